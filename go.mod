@@ -1,0 +1,3 @@
+module github.com/snowfence/snowflake
+
+go 1.26
