@@ -42,3 +42,29 @@ func (systemClock) After(d time.Duration) <-chan time.Time { return time.After(d
 // Elapsed tells the time since some fixed instant, suspends included where the
 // platform can tell (linux).
 func (systemClock) Elapsed() time.Duration { return systemElapsed() }
+
+// portableWallNanos is wallNanos where no faster way is known.
+func portableWallNanos() int64 { return time.Now().UnixNano() }
+
+// processStart carries a monotonic reading that others are measured from.
+var processStart = time.Now()
+
+// monotonic returns the time since processStart, not counting suspends. It never
+// steps.
+func monotonic() time.Duration { return time.Since(processStart) }
+
+// stopwatch tells how much time passes on a clock: by Elapsed where the clock has
+// it, else by the monotonic readings where its times have them, else by the wall.
+type stopwatch struct {
+	clock Clock
+	start time.Time
+}
+
+func newStopwatch(c Clock) stopwatch { return stopwatch{clock: c, start: c.Now()} }
+
+func (s stopwatch) Elapsed() time.Duration {
+	if c, ok := s.clock.(elapser); ok {
+		return c.Elapsed()
+	}
+	return s.clock.Now().Sub(s.start)
+}

@@ -290,14 +290,15 @@ func newFrame(l Layout) frame {
 	return f
 }
 
-// nanos returns t in nanoseconds since 1970, held at the ends of what an int64
-// can tell.
+// nanos returns t in nanoseconds since 1970, where the earliest epoch is: 0 before
+// that, and the end of what an int64 can tell after it, so that differences cannot
+// overflow.
 func nanos(t time.Time) int64 {
 	switch seconds := t.Unix(); {
 	case seconds >= math.MaxInt64/int64(time.Second):
 		return math.MaxInt64
-	case seconds <= math.MinInt64/int64(time.Second):
-		return math.MinInt64
+	case seconds < 0:
+		return 0
 	}
 	return t.UnixNano()
 }
