@@ -33,9 +33,9 @@ type claimState struct {
 	// be looked at.
 	openFrom, openUntil int64
 
-	// The clock, as seen: the highest reading, and how far the last one was
-	// below it.
-	highest, lag int64
+	// The clock, as seen: the highest reading, how far the last one was below
+	// it, and the highest that a claim was made at.
+	highest, lag, reached int64
 
 	// The grant that was adopted, in ticks. floor is at least 1: tick 0 is never
 	// claimed, because the number 0 is no ID.
@@ -129,6 +129,7 @@ func (g *Generator) nextID(now int64, b budget, want int) (claim, error) {
 		return claim{}, err
 	}
 	c.count = int(min(int64(want), g.frame.maxSequence-sequence+1))
+	s.reached = max(s.reached, now)
 	s.tick, s.sequence, s.code = c.tick, sequence+int64(c.count)-1, c.code
 	s.base = ID(c.tick<<g.frame.timeShift | int64(c.code)<<g.frame.sequenceBits)
 	c.base = s.base | ID(sequence)
@@ -160,7 +161,7 @@ func (g *Generator) observe(now int64) {
 // noteFull counts a tick that had no room for what was asked.
 func (g *Generator) noteFull(now int64) {
 	s := &g.state
-	if s.sequence >= g.frame.maxSequence && s.lag == 0 && s.tick != s.fullTick && g.frame.floorTick(now) <= s.tick {
+	if s.sequence >= g.frame.maxSequence && now >= s.reached && g.frame.floorTick(now) <= s.tick && s.tick != s.fullTick {
 		s.fullTick = s.tick
 		s.counters.exhausted++
 	}
@@ -222,7 +223,7 @@ func (g *Generator) decide(now int64, b budget) (claim, int64, error) {
 	if c.wait <= 0 {
 		return c, sequence, nil
 	}
-	c.behind = s.lag
+	c.behind = max(s.reached-now, 0) // 0: the ticks up to the last are full
 	if belowFloor {
 		c.behind = max(c.behind, f.start(s.floor)-now)
 	}

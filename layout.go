@@ -47,6 +47,7 @@ const (
 	valueBits    = 63 // of an int64, all but the sign
 	maxFieldBits = 30 // so that every field but time fits an int on 32-bit platforms
 	maxTick      = time.Second
+	epochLimit   = 9_214_646_400 // 2262-01-01T00:00:00Z in seconds since 1970: no epoch from here on
 )
 
 // DefaultLayout returns 41 time bits of 1 ms from 2026-01-01T00:00:00Z, 2 region
@@ -99,13 +100,16 @@ func validateEpoch(epoch time.Time) error {
 		return fmt.Errorf("snowflake: layout: Epoch is unset: give a fixed instant shortly before the first use, such as 2026-01-01T00:00:00Z")
 	case seconds < 0:
 		return fmt.Errorf("snowflake: layout: Epoch is %s, must not be before 1970", epoch.Format(time.RFC3339Nano))
-	case epoch.Year() > 2261:
-		// A count of milliseconds handed to time.Unix lands here.
-		return fmt.Errorf("snowflake: layout: Epoch is in the year %d, must be before 2262: were milliseconds taken for seconds?", epoch.Year())
-	case seconds >= 24*3600 && seconds < 31*24*3600:
+	case seconds >= epochLimit:
+		// A count of milliseconds handed to time.Unix lands here. Compared in
+		// seconds, because a year can overflow an int of 32 bits.
+		return fmt.Errorf("snowflake: layout: Epoch is %d seconds after 1970, must be before 2262: were milliseconds taken for seconds?", seconds)
+	case seconds < 31*24*3600 && (seconds >= 24*3600 || seconds%(15*60) != 0 || epoch.Nanosecond() != 0):
 		// A count of seconds from 1973 to 2054 handed to time.UnixMilli lands
-		// here, and nobody chose a day of January 1970 but the first.
-		return fmt.Errorf("snowflake: layout: Epoch is %s: were seconds taken for milliseconds?", epoch.Format(time.RFC3339Nano))
+		// here, and on the first day one handed to time.UnixMicro or taken for
+		// nanoseconds. Nobody chose anything in January 1970 but the midnight
+		// that it began with, in some time zone.
+		return fmt.Errorf("snowflake: layout: Epoch is %s: were seconds taken for a smaller unit?", epoch.Format(time.RFC3339Nano))
 	}
 	return nil
 }

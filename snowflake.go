@@ -308,7 +308,7 @@ func (g *Generator) again(now int64) (ID, bool) {
 	if now >= s.openUntil || now < s.openFrom || now < s.highest || s.sequence >= g.frame.maxSequence || g.lease.Grant() != s.grant {
 		return 0, false
 	}
-	s.highest = now
+	s.highest, s.reached = now, now
 	s.sequence++
 	s.counters.ids++
 	return s.base | ID(s.sequence), true

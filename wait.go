@@ -15,8 +15,10 @@ type waitRoom struct {
 	// mu protects the fields below.
 	queue    []wakeup // by due, earliest first
 	sleeping bool     // the goroutine runs
-	stopped  chan struct{}
-	ended    sync.WaitGroup
+
+	sooner  chan struct{} // the first in the queue has changed
+	stopped chan struct{}
+	ended   sync.WaitGroup
 }
 
 type wakeup struct {
@@ -25,7 +27,9 @@ type wakeup struct {
 	c   chan struct{} // closed then
 }
 
-func newWaitRoom() *waitRoom { return &waitRoom{stopped: make(chan struct{})} }
+func newWaitRoom() *waitRoom {
+	return &waitRoom{sooner: make(chan struct{}, 1), stopped: make(chan struct{})}
+}
 
 // join returns a channel that is closed once wait has passed. at is the reading
 // that the wall clock should then have, in nanoseconds. The clock may be stepped
@@ -49,6 +53,11 @@ func (r *waitRoom) join(at int64, wait time.Duration) <-chan struct{} {
 	if !r.sleeping {
 		r.sleeping = true
 		r.ended.Go(r.sleep)
+	} else if place == 0 {
+		select {
+		case r.sooner <- struct{}{}:
+		default:
+		}
 	}
 	return r.queue[place].c
 }
@@ -62,10 +71,11 @@ func (r *waitRoom) sleep() {
 		if !more {
 			return
 		}
-		// Only the last stretch is slept in a way that stop cannot end.
+		// Only the last stretch is slept in a way that nothing can end.
 		if coarse := wait - preciseStretch; coarse > 0 {
 			select {
 			case <-time.After(coarse):
+			case <-r.sooner:
 			case <-r.stopped:
 			}
 			continue
