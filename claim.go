@@ -29,9 +29,11 @@ type claimState struct {
 
 	// The window of the last tick: while the clock reads from openFrom to before
 	// openUntil, and the grant is the same, the next claim is the next sequence
-	// number, without a wait. Closed (openUntil 0) whenever anything else has to
-	// be looked at.
+	// number, without a wait. Such a claim moves openFrom up to its reading, and
+	// nothing else: sequence has then run ahead of noted, until note. The window
+	// is closed (openUntil 0) whenever anything else has to be looked at.
 	openFrom, openUntil int64
+	noted               int64
 
 	// The clock, as seen: the highest reading, how far the last one was below
 	// it, and the highest that a claim was made at.
@@ -131,11 +133,12 @@ func (g *Generator) nextID(now int64, b budget, want int) (claim, error) {
 	c.count = int(min(int64(want), g.frame.maxSequence-sequence+1))
 	s.reached = max(s.reached, now)
 	s.tick, s.sequence, s.code = c.tick, sequence+int64(c.count)-1, c.code
+	s.noted = s.sequence
 	s.base = ID(c.tick<<g.frame.timeShift | int64(c.code)<<g.frame.sequenceBits)
 	c.base = s.base | ID(sequence)
 	s.counters.claimed(c)
 	if s.lag == 0 {
-		s.openFrom, s.openUntil = g.frame.start(c.tick)-g.maxAhead, g.frame.start(c.tick+1)
+		s.openFrom, s.openUntil = max(now, g.frame.start(c.tick)-g.maxAhead), g.frame.start(c.tick+1)
 	}
 	if now >= s.warnDue {
 		g.warn(now)
@@ -143,10 +146,21 @@ func (g *Generator) nextID(now int64, b budget, want int) (claim, error) {
 	return c, nil
 }
 
+// note catches up with the claims that were made through the window.
+func (s *claimState) note() {
+	if s.sequence > s.noted {
+		s.counters.ids += uint64(s.sequence - s.noted)
+		s.noted = s.sequence
+		s.reached = max(s.reached, s.openFrom)
+		s.highest = max(s.highest, s.openFrom)
+	}
+}
+
 // observe notes a reading of the clock. The clock went back if it is below the
 // highest reading; each further drop is a step of its own.
 func (g *Generator) observe(now int64) {
 	s := &g.state
+	s.note()
 	lag := max(s.highest-now, 0)
 	if lag > s.lag {
 		s.counters.steppedBack(lag)
@@ -156,6 +170,7 @@ func (g *Generator) observe(now int64) {
 		s.openUntil = 0
 	}
 	s.highest, s.lag = max(s.highest, now), lag
+	s.openFrom = max(s.openFrom, s.highest)
 }
 
 // noteFull counts a tick that had no room for what was asked.
@@ -326,7 +341,7 @@ func (g *Generator) expired(now int64) bool {
 }
 
 func (g *Generator) noGrant() error {
-	err := error(ErrLeaseLost)
+	err := ErrLeaseLost
 	if l, ok := g.lease.(interface{ Err() error }); ok {
 		if why := l.Err(); why != nil {
 			err = why

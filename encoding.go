@@ -144,7 +144,7 @@ func (e Encoding) AppendEncode(dst []byte, id ID) []byte {
 			buf[i] = a.digits[rest%62]
 			rest /= 62
 		}
-	case Hex:
+	default: // Hex; Decimal has no alphabet
 		for i := a.width - 1; i >= 0; i-- {
 			buf[i] = a.digits[rest%16]
 			rest /= 16

@@ -1,6 +1,7 @@
 package snowflake
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -97,7 +98,7 @@ func (l Layout) Validate() error {
 func validateEpoch(epoch time.Time) error {
 	switch seconds := epoch.Unix(); {
 	case epoch.IsZero():
-		return fmt.Errorf("snowflake: layout: Epoch is unset: give a fixed instant shortly before the first use, such as 2026-01-01T00:00:00Z")
+		return errors.New("snowflake: layout: Epoch is unset: give a fixed instant shortly before the first use, such as 2026-01-01T00:00:00Z")
 	case seconds < 0:
 		return fmt.Errorf("snowflake: layout: Epoch is %s, must not be before 1970", epoch.Format(time.RFC3339Nano))
 	case seconds >= epochLimit:

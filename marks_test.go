@@ -80,20 +80,20 @@ type lazyClock struct{ *handClock }
 func (*lazyClock) After(time.Duration) <-chan time.Time { return make(chan time.Time) }
 
 func TestMarkRestart(t *testing.T) {
-	start := func(t *testing.T, ctx context.Context, marks *memoryMarks, clk *handClock, window time.Duration) (*Generator, error) {
+	start := func(ctx context.Context, marks *memoryMarks, clk *handClock, window time.Duration) (*Generator, error) {
 		cfg := static(marks, clk)
 		cfg.Window = window
 		return New(ctx, cfg)
 	}
 	t.Run("a clean close costs nothing", func(t *testing.T) {
 		marks, clk := newMemoryMarks(), newHandClock()
-		g, err := start(t, t.Context(), marks, clk, 0)
+		g, err := start(t.Context(), marks, clk, 0)
 		require.NoError(t, err)
 		last := mustNext(t, g)
 		require.NoError(t, g.Close(t.Context()))
 		require.Equal(t, noon.Add(time.Millisecond), marks.mark(3), "just above the last tick that was claimed")
 		clk.Add(time.Millisecond)
-		g, err = start(t, t.Context(), marks, clk, 0)
+		g, err = start(t.Context(), marks, clk, 0)
 		require.NoError(t, err)
 		require.Greater(t, mustNext(t, g), last)
 		require.NoError(t, g.Close(t.Context()))
@@ -101,7 +101,7 @@ func TestMarkRestart(t *testing.T) {
 	t.Run("a close without a claim leaves the mark as it was opened", func(t *testing.T) {
 		marks, clk := newMemoryMarks(), newHandClock()
 		marks.marks[3] = noon.Add(-time.Hour)
-		g, err := start(t, t.Context(), marks, clk, 0)
+		g, err := start(t.Context(), marks, clk, 0)
 		require.NoError(t, err)
 		require.NoError(t, g.Close(t.Context()))
 		require.Equal(t, noon.Add(-time.Hour), marks.mark(3))
@@ -111,7 +111,7 @@ func TestMarkRestart(t *testing.T) {
 		marks.marks[3] = noon.Add(3 * time.Second)
 		done := make(chan error)
 		go func() {
-			g, err := start(t, context.Background(), marks, clk, 0)
+			g, err := start(context.Background(), marks, clk, 0)
 			if err == nil {
 				_, err = g.Next()
 				err = errors.Join(err, g.Close(context.Background()))
@@ -125,7 +125,7 @@ func TestMarkRestart(t *testing.T) {
 	t.Run("ten minutes behind is refused at once", func(t *testing.T) {
 		marks, clk := newMemoryMarks(), newHandClock()
 		marks.marks[3] = noon.Add(10 * time.Minute)
-		g, err := start(t, t.Context(), marks, clk, 0)
+		g, err := start(t.Context(), marks, clk, 0)
 		require.Nil(t, g)
 		require.ErrorIs(t, err, ErrHighWater)
 		require.True(t, Retryable(err))
@@ -138,7 +138,7 @@ func TestMarkRestart(t *testing.T) {
 		marks.marks[3] = noon.Add(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		_, err := start(t, ctx, marks, clk, 0)
+		_, err := start(ctx, marks, clk, 0)
 		require.ErrorIs(t, err, ErrHighWater)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Empty(t, marks.owners)
@@ -146,14 +146,14 @@ func TestMarkRestart(t *testing.T) {
 	t.Run("a clock that stands still", func(t *testing.T) {
 		marks, clk := newMemoryMarks(), newHandClock()
 		marks.marks[3] = noon.Add(20 * time.Millisecond)
-		_, err := start(t, t.Context(), marks, clk, 20*time.Millisecond)
+		_, err := start(t.Context(), marks, clk, 20*time.Millisecond)
 		require.ErrorIs(t, err, ErrHighWater)
 		require.ErrorContains(t, err, "does not get there")
 	})
 	t.Run("in use", func(t *testing.T) {
 		marks, clk := newMemoryMarks(), newHandClock()
 		newTestGenerator(t, static(marks, clk))
-		_, err := start(t, t.Context(), marks, clk, 0)
+		_, err := start(t.Context(), marks, clk, 0)
 		require.ErrorIs(t, err, ErrCodeInUse)
 	})
 }

@@ -141,7 +141,7 @@ func configure(cfg Config) (*Generator, time.Duration, error) {
 	g.elapsed, _ = g.clock.(elapser)
 	// Before the first claim the last tick is a full tick 0, so that tick 0 is
 	// never claimed.
-	g.state = claimState{code: -1, sequence: g.frame.maxSequence, mark: noMarkTick}
+	g.state = claimState{code: -1, sequence: g.frame.maxSequence, noted: g.frame.maxSequence, mark: noMarkTick}
 	return g, cfg.Window, nil
 }
 
@@ -305,12 +305,11 @@ func (g *Generator) Fill(ctx context.Context, ids []ID) (int, error) {
 // g.mu.
 func (g *Generator) again(now int64) (ID, bool) {
 	s := &g.state
-	if now >= s.openUntil || now < s.openFrom || now < s.highest || s.sequence >= g.frame.maxSequence || g.lease.Grant() != s.grant {
+	if now >= s.openUntil || now < s.openFrom || s.sequence >= g.frame.maxSequence || g.lease.Grant() != s.grant {
 		return 0, false
 	}
-	s.highest, s.reached = now, now
+	s.openFrom = now
 	s.sequence++
-	s.counters.ids++
 	return s.base | ID(s.sequence), true
 }
 

@@ -120,6 +120,7 @@ func (g *Generator) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s, now := &g.state, g.now()
+	s.note()
 	c := &s.counters
 	stats := Stats{
 		IDs: c.ids - c.abandoned, Errors: c.errors, Waits: c.waits, WaitSum: c.waitSum,

@@ -124,22 +124,13 @@ func AcquireLease(ctx context.Context, store LeaseStore, cfg LeaseConfig) (*Work
 
 // filled checks a LeaseConfig and fills in its defaults.
 func (c LeaseConfig) filled(store LeaseStore) (LeaseConfig, error) {
-	refuse := func(format string, args ...any) (LeaseConfig, error) {
-		return LeaseConfig{}, fmt.Errorf("snowflake: LeaseConfig."+format, args...)
-	}
 	if store == nil {
-		return LeaseConfig{}, errors.New("snowflake: AcquireLease: store is nil: use DirStore, NewMemoryStore or a module of stores/")
+		return c, errors.New("snowflake: AcquireLease: store is nil: use DirStore, NewMemoryStore or a module of stores/")
 	}
 	if c.Layout == (Layout{}) {
 		c.Layout = DefaultLayout()
 	}
 	c.Layout = c.Layout.normal()
-	if err := c.Layout.Validate(); err != nil {
-		return LeaseConfig{}, err
-	}
-	if limit := 1<<c.Layout.RegionBits - 1; c.Region < 0 || c.Region > limit {
-		return refuse("Region is %d, must be 0 to %d (%d bits)", c.Region, limit, c.Layout.RegionBits)
-	}
 	if c.TTL == 0 {
 		c.TTL = defaultTTL
 	}
@@ -149,25 +140,9 @@ func (c LeaseConfig) filled(store LeaseStore) (LeaseConfig, error) {
 	if c.MaxClockSkew == 0 {
 		c.MaxClockSkew = defaultMaxSkew
 	}
-	if c.TTL < 0 || c.TTL > maxAheadLimit {
-		return refuse("TTL is %v, must be above 0 and at most %v", c.TTL, maxAheadLimit)
+	if c.Clock == nil {
+		c.Clock = SystemClock()
 	}
-	if c.TTL < 3*c.Layout.Tick {
-		return refuse("TTL is %v, must be at least 3 ticks of %v", c.TTL, c.Layout.Tick)
-	}
-	if c.Renew <= 0 || c.Renew > c.TTL/3 {
-		return refuse("Renew is %v, must be above 0 and at most TTL/3 = %v", c.Renew, c.TTL/3)
-	}
-	if c.MaxClockSkew < 0 {
-		return refuse("MaxClockSkew is %v, must be above 0", c.MaxClockSkew)
-	}
-	if c.Settle > maxAheadLimit {
-		return refuse("Settle is %v, must be at most %v", c.Settle, maxAheadLimit)
-	}
-	if s, ok := store.(forgetful); ok && c.Settle == 0 && s.MayForget() {
-		c.Settle = c.TTL + c.MaxClockSkew
-	}
-	c.Settle = max(c.Settle, 0)
 	if c.Owner == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -175,13 +150,34 @@ func (c LeaseConfig) filled(store LeaseStore) (LeaseConfig, error) {
 		}
 		c.Owner = fmt.Sprintf("%.200s/%d", host, os.Getpid())
 	}
-	if len(c.Owner) > maxOwner {
+	if s, ok := store.(forgetful); ok && c.Settle == 0 && s.MayForget() {
+		c.Settle = c.TTL + c.MaxClockSkew
+	}
+	c.Settle = max(c.Settle, 0)
+	return c, c.check()
+}
+
+// check refuses what cannot work.
+func (c LeaseConfig) check() error {
+	if err := c.Layout.Validate(); err != nil {
+		return err
+	}
+	refuse := func(format string, args ...any) error { return fmt.Errorf("snowflake: LeaseConfig."+format, args...) }
+	switch lastRegion := 1<<c.Layout.RegionBits - 1; {
+	case c.Region < 0 || c.Region > lastRegion:
+		return refuse("Region is %d, must be 0 to %d (%d bits)", c.Region, lastRegion, c.Layout.RegionBits)
+	case c.TTL < 3*c.Layout.Tick || c.TTL > maxAheadLimit:
+		return refuse("TTL is %v, must be %v (three ticks) to %v", c.TTL, 3*c.Layout.Tick, maxAheadLimit)
+	case c.Renew <= 0 || c.Renew > c.TTL/3:
+		return refuse("Renew is %v, must be above 0 and at most TTL/3 = %v", c.Renew, c.TTL/3)
+	case c.MaxClockSkew < 0:
+		return refuse("MaxClockSkew is %v, must be above 0", c.MaxClockSkew)
+	case c.Settle > maxAheadLimit:
+		return refuse("Settle is %v, must be at most %v", c.Settle, maxAheadLimit)
+	case len(c.Owner) > maxOwner:
 		return refuse("Owner has %d bytes, must have at most %d", len(c.Owner), maxOwner)
 	}
-	if c.Clock == nil {
-		c.Clock = SystemClock()
-	}
-	return c, nil
+	return nil
 }
 
 // Grant returns what is held now, nil if nothing is. It never blocks.

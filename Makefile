@@ -1,0 +1,59 @@
+# Everything that README and CI call. GO may name another toolchain.
+GO ?= go
+BIN := $(CURDIR)/.bin
+LINT := $(BIN)/golangci-lint
+LINT_VERSION := v2.15.0
+MODULES := $(shell sed -n 's/^[[:space:]]*use[[:space:]]*\(\..*\)/\1/p; s/^[[:space:]]\{1,\}\(\.[^ ]*\)$$/\1/p' go.work)
+
+.PHONY: test vet race 386 cross alone lint fuzz bench quickstart
+
+# The command that README gives and CI calls.
+test: vet race 386 cross alone
+
+vet:
+	$(GO) vet $(addsuffix /...,$(MODULES))
+
+race:
+	$(GO) test -race -timeout 10m $(GOTESTFLAGS) $(addsuffix /...,$(MODULES))
+
+# A 32-bit build cannot use the race detector. The examples need cgo-free SQLite, which
+# builds there too, but it is the library that must not care.
+386:
+	CGO_ENABLED=0 GOARCH=386 $(GO) test -timeout 10m $(GOTESTFLAGS) ./...
+
+# Builds and vets, tests included, for every platform that is promised.
+cross:
+	@for platform in linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64 windows/386; do \
+		echo "vet $$platform"; \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) vet . || exit 1; \
+	done
+
+# Every module also builds without go.work.
+alone:
+	@for module in $(MODULES); do \
+		echo "build $$module alone"; \
+		(cd $$module && GOWORK=off $(GO) build ./... && GOWORK=off $(GO) mod verify >/dev/null) || exit 1; \
+	done
+
+lint: $(LINT)
+	@for module in $(MODULES); do \
+		echo "lint $$module"; \
+		(cd $$module && $(LINT) run --timeout 10m ./...) || exit 1; \
+	done
+
+$(LINT):
+	GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+
+# A minute for each fuzz target, or FUZZTIME.
+FUZZTIME ?= 1m
+fuzz:
+	@for target in $$($(GO) test -list '^Fuzz' . | grep ^Fuzz); do \
+		echo "fuzz $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) . || exit 1; \
+	done
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem -count 6 .
+
+quickstart:
+	$(GO) run ./examples/quickstart
