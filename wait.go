@@ -1,118 +1,82 @@
 package snowflake
 
 import (
-	"sync"
+	"context"
+	"fmt"
 	"time"
 )
 
-// waitRoom wakes the callers of one generator that wait for a tick on the system
-// clock. time.Sleep wakes up to a millisecond late where the runtime waits in
-// epoll, as long as a whole tick; a precise sleep needs an operating system's
-// timer. One goroutine, which lives only while somebody waits, sleeps for all of
-// them: the others wait on channels, one for each tick.
-type waitRoom struct {
-	mu sync.Mutex
-	// mu protects the fields below.
-	queue    []wakeup // by due, earliest first
-	sleeping bool     // the goroutine runs
+// This file waits. What was claimed is the caller's whatever happens here; all that a
+// wait can do to uniqueness is to hand an ID out before its time, which is order, or not
+// at all, which is a gap.
 
-	sooner  chan struct{} // the first in the queue has changed
-	stopped chan struct{}
-	ended   sync.WaitGroup
-}
-
-type wakeup struct {
-	at  int64         // what the wall clock is to reach: callers with the same at share a wakeup
-	due time.Duration // when it should, by the monotonic clock
-	c   chan struct{} // closed then
-}
-
-func newWaitRoom() *waitRoom {
-	return &waitRoom{sooner: make(chan struct{}, 1), stopped: make(chan struct{})}
-}
-
-// join returns a channel that is closed once wait has passed. at is the reading
-// that the wall clock should then have, in nanoseconds. The clock may be stepped
-// meanwhile: look at it again afterwards. After stop the channel may never close.
-func (r *waitRoom) join(at int64, wait time.Duration) <-chan struct{} {
-	due := monotonic() + wait
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	place := len(r.queue)
-	for i := len(r.queue) - 1; i >= 0; i-- {
-		if r.queue[i].at == at {
-			return r.queue[i].c
+// await waits until the clock has reached a claim's tick, and checks that the claim
+// still stands. An error loses the claim: a gap.
+func (g *Generator) await(ctx context.Context, c claim) error {
+	limit := time.Duration(min(c.limit, c.wait+int64(max(g.maxWait, defaultMaxWait))))
+	began := monotonic()
+	wait := time.Duration(c.wait)
+	for round := 0; ; round++ {
+		if err := g.pass(ctx, c, wait, limit-(monotonic()-began)); err != nil {
+			return err
 		}
-		if r.queue[i].due > due {
-			place = i
+		left, err := g.recheck(c)
+		if err != nil || left <= 0 {
+			return err
+		}
+		// The clock was stepped back meanwhile, or an injected one has not moved:
+		// then After may fire at once, and must not be asked for ever.
+		wait = time.Duration(left)
+		if spent := monotonic() - began; round == maxRounds || spent+wait > limit {
+			return &ClockError{Behind: wait, MaxWait: limit}
 		}
 	}
-	r.queue = append(r.queue, wakeup{})
-	copy(r.queue[place+1:], r.queue[place:])
-	r.queue[place] = wakeup{at: at, due: due, c: make(chan struct{})}
-	if !r.sleeping {
-		r.sleeping = true
-		r.ended.Go(r.sleep)
-	} else if place == 0 {
+}
+
+const maxRounds = 8
+
+// pass lets wait pass on the clock, at most patience of real time on an injected
+// one.
+func (g *Generator) pass(ctx context.Context, c claim, wait, patience time.Duration) error {
+	if g.system {
 		select {
-		case r.sooner <- struct{}{}:
-		default:
+		case <-g.room.join(g.frame.start(c.tick)-g.maxAhead, wait):
+		case <-ctx.Done():
+			return fmt.Errorf("snowflake: waiting for a tick: %w", ctx.Err())
+		case <-g.closing:
+			return ErrClosed
 		}
+		return nil
 	}
-	return r.queue[place].c
-}
-
-// sleep serves the queue until it is empty.
-func (r *waitRoom) sleep() {
-	timer := newPreciseTimer()
-	defer timer.close()
-	for {
-		wait, more := r.wake()
-		if !more {
-			return
-		}
-		// Only the last stretch is slept in a way that nothing can end.
-		if coarse := wait - preciseStretch; coarse > 0 {
-			select {
-			case <-time.After(coarse):
-			case <-r.sooner:
-			case <-r.stopped:
-			}
-			continue
-		}
-		timer.sleep(wait)
-	}
-}
-
-const preciseStretch = 4 * time.Millisecond
-
-// wake closes the channels that are due and returns how long the next one has.
-func (r *waitRoom) wake() (wait time.Duration, more bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
-	case <-r.stopped:
-		r.queue = nil
-	default:
+	case <-g.clock.After(wait):
+	case <-timer.C:
+	case <-ctx.Done():
+		return fmt.Errorf("snowflake: waiting for a tick: %w", ctx.Err())
+	case <-g.closing:
+		return ErrClosed
 	}
-	now, due := monotonic(), 0
-	for due < len(r.queue) && r.queue[due].due <= now {
-		close(r.queue[due].c)
-		due++
-	}
-	r.queue = append(r.queue[:0], r.queue[due:]...)
-	if len(r.queue) == 0 {
-		r.sleeping = false
-		return 0, false
-	}
-	return r.queue[0].due - now, true
+	return nil
 }
 
-// stop ends the goroutine, within preciseStretch. Nothing may join afterwards but
-// those that also watch stopped.
-func (r *waitRoom) stop() {
-	r.mu.Lock()
-	close(r.stopped)
-	r.mu.Unlock()
-	r.ended.Wait()
+// recheck looks at the world after a wait: how long the clock still needs to the
+// claim's tick, in nanoseconds, and whether its grant still stands.
+func (g *Generator) recheck(c claim) (left int64, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state.closed {
+		return 0, ErrClosed
+	}
+	grant := g.lease.Grant()
+	if grant == nil {
+		return 0, g.noGrant()
+	}
+	if grant.Code != c.code || grant.Token != c.token {
+		return 0, g.leaseError(grant, time.Time{}, "its grant changed while the caller waited")
+	}
+	now := g.now()
+	g.observe(now)
+	return g.frame.start(c.tick) - g.maxAhead - now, nil
 }
