@@ -285,6 +285,8 @@ func TestClockThatNeverMoves(t *testing.T) {
 			began := time.Now()
 			_, err := g.Next()
 			require.ErrorIs(t, err, ErrClockBehind)
+			require.ErrorIs(t, err, ErrSaturated)
+			require.True(t, Retryable(err))
 			require.Less(t, time.Since(began), 5*time.Second)
 			n, err := g.Fill(t.Context(), make([]ID, 10))
 			require.ErrorIs(t, err, ErrClockBehind)
@@ -333,6 +335,7 @@ func TestClockStepsWhileWaiting(t *testing.T) {
 		clk.fireAt(noon.Add(time.Millisecond), noon.Add(-time.Hour))
 		err := <-done
 		require.ErrorIs(t, err, ErrClockBehind)
+		require.NotErrorIs(t, err, ErrSaturated)
 		clk.Set(noon.Add(time.Millisecond))
 		require.Equal(t, 1, mustUnpack(t, g.layout, mustNext(t, g)).Sequence, "the slot of the other is lost")
 	})

@@ -28,12 +28,24 @@ func (g *Generator) await(ctx context.Context, c claim) error {
 		// then After may fire at once, and must not be asked for ever.
 		wait = time.Duration(left)
 		if spent := monotonic() - began; round == maxRounds || spent+wait > limit {
-			return &ClockError{Behind: wait, MaxWait: limit}
+			return g.stalled(c, wait, limit)
 		}
 	}
 }
 
 const maxRounds = 8
+
+// stalled says that the clock did not get to a claim's tick within the budget: it went
+// back, or it stands still. The latter is a full tick as well.
+func (g *Generator) stalled(c claim, behind, limit time.Duration) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := &ClockError{Behind: behind, MaxWait: limit}
+	if c.behind == 0 && g.state.lag == 0 {
+		return fmt.Errorf("%w, and the clock does not get to the next tick: %w", ErrSaturated, err)
+	}
+	return err
+}
 
 // pass lets wait pass on the clock, at most patience of real time on an injected
 // one.
