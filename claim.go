@@ -196,8 +196,9 @@ func (g *Generator) noteWait(c claim) {
 	}
 }
 
-// decide returns the next claim and its sequence number, or why there is none. It
-// changes nothing but what is known of the grant.
+// decide returns the next claim and its sequence number, or why there is none: for want
+// of time along with the claim that it would have been, else with none. It changes
+// nothing but what is known of the grant.
 func (g *Generator) decide(now int64, b budget) (claim, int64, error) {
 	s, f := &g.state, &g.frame
 	if s.closed {
@@ -228,23 +229,22 @@ func (g *Generator) decide(now int64, b budget) (claim, int64, error) {
 	if tick > f.lastTick {
 		return claim{}, 0, fmt.Errorf("%w: it ended at %s", ErrTimeOverflow, f.time(f.lastTick+1).Format(time.RFC3339Nano))
 	}
-	if err := g.checkBounds(grant, tick); err != nil {
-		return claim{}, 0, err
-	}
-	if tick != s.tick && g.expired(now) {
-		return claim{}, 0, g.leaseError(grant, grant.Deadline, "its deadline has passed without a renewal")
+	if s.floor >= s.ceiling {
+		s.pending.leaseRanOut = true
+		return claim{}, 0, g.leaseError(grant, grant.Floor, "it may not be used before its floor, and its ceiling is not above that yet")
 	}
 	c := claim{tick: tick, code: grant.Code, token: grant.Token, wait: f.start(tick) - now - g.maxAhead}
-	if c.wait <= 0 {
-		return c, sequence, nil
+	if c.wait > 0 {
+		c.behind = max(s.reached-now, 0) // 0: the ticks up to the last are full
+		if belowFloor {
+			c.behind = max(c.behind, f.start(s.floor)-now)
+		}
+		if c.limit = b.limit(c.behind == 0); c.wait > c.limit {
+			return c, 0, c.refusal()
+		}
 	}
-	c.behind = max(s.reached-now, 0) // 0: the ticks up to the last are full
-	if belowFloor {
-		c.behind = max(c.behind, f.start(s.floor)-now)
-	}
-	c.limit = b.limit(c.behind == 0)
-	if c.wait > c.limit {
-		return c, 0, c.refusal()
+	if err := g.checkBounds(grant, tick, now); err != nil {
+		return claim{}, 0, err
 	}
 	return c, sequence, nil
 }
@@ -262,20 +262,19 @@ func (c claim) clockError() *ClockError {
 	return &ClockError{Behind: time.Duration(c.behind), MaxWait: time.Duration(c.limit)}
 }
 
-// checkBounds keeps a tick below the ceiling and the mark. Waiting would not help:
-// both rise only by a write to their store, which is asked for at once.
-func (g *Generator) checkBounds(grant *Grant, tick int64) error {
+// checkBounds keeps a tick below the ceiling and the mark, which rise only by a write
+// to their store: it is asked for at once.
+func (g *Generator) checkBounds(grant *Grant, tick, now int64) error {
 	s := &g.state
-	if tick >= s.ceiling {
+	switch {
+	case tick >= s.ceiling:
 		s.pending.leaseRanOut = true
-		if s.floor >= s.ceiling {
-			return g.leaseError(grant, grant.Floor, "it may not be used before its floor, and its ceiling is not above that yet")
-		}
 		return g.leaseError(grant, grant.Ceiling, "its ceiling is reached")
-	}
-	if tick >= s.mark {
+	case tick >= s.mark:
 		s.pending.markRanOut = true
 		return g.markError()
+	case tick != s.tick && g.expired(now):
+		return g.leaseError(grant, grant.Deadline, "its deadline has passed without a renewal")
 	}
 	return nil
 }

@@ -53,18 +53,24 @@ var processStart = time.Now()
 // steps.
 func monotonic() time.Duration { return time.Since(processStart) }
 
-// stopwatch tells how much time passes on a clock: by Elapsed where the clock has
-// it, else by the monotonic readings where its times have them, else by the wall.
+// stopwatch tells how much time has passed on a clock: by Elapsed where the clock has
+// it, else by the monotonic readings where its times have them, else by the wall. It
+// never goes back: on a wall that is stepped back it stands still. It belongs to one
+// goroutine.
 type stopwatch struct {
-	clock Clock
-	start time.Time
+	clock  Clock
+	last   time.Time
+	passed time.Duration
 }
 
-func newStopwatch(c Clock) stopwatch { return stopwatch{clock: c, start: c.Now()} }
+func newStopwatch(c Clock) stopwatch { return stopwatch{clock: c, last: c.Now()} }
 
-func (s stopwatch) Elapsed() time.Duration {
+func (s *stopwatch) Elapsed() time.Duration {
 	if c, ok := s.clock.(elapser); ok {
 		return c.Elapsed()
 	}
-	return s.clock.Now().Sub(s.start)
+	now := s.clock.Now()
+	s.passed += max(now.Sub(s.last), 0)
+	s.last = now
+	return s.passed
 }
