@@ -38,6 +38,8 @@ func layout(random *rand.Rand) snowflake.Layout {
 	l := snowflake.DefaultLayout()
 	l.RegionBits, l.WorkerBits = 1, 2
 	l.SequenceBits = 1 + random.IntN(6)
+	// Long ticks bring owners of one code into one tick.
+	l.Tick = []time.Duration{time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond}[random.IntN(4)]
 	l.TimeBits = 63 - l.RegionBits - l.WorkerBits - l.SequenceBits
 	return l
 }
@@ -209,8 +211,8 @@ func (m *machine) process() (again bool, end func()) {
 		return !m.over(), nil
 	}
 	g, err := snowflake.New(context.Background(), snowflake.Config{
-		Lease: lease, Clock: clk, MaxAhead: time.Duration(m.random.IntN(3)) * 50 * time.Millisecond,
-		MaxWait: time.Duration(m.random.IntN(4)) * 3 * time.Millisecond,
+		Lease: lease, Clock: clk, MaxAhead: time.Duration(m.random.IntN(3)) * m.world.layout.Tick * 3,
+		MaxWait: time.Duration(m.random.IntN(4)) * m.world.layout.Tick,
 	})
 	if err != nil {
 		m.note(err)
