@@ -13,7 +13,8 @@ import (
 // await waits until the clock has reached a claim's tick, and checks that the claim
 // still stands. An error loses the claim: a gap.
 func (g *Generator) await(ctx context.Context, c claim) error {
-	limit := time.Duration(min(c.limit, c.wait+int64(max(g.maxWait, defaultMaxWait))))
+	// Fill has no limit of its own; a clock that stands still must not hold it for ever.
+	limit := time.Duration(min(c.limit, c.wait+int64(max(g.maxWait, time.Second))))
 	began := monotonic()
 	wait := time.Duration(c.wait)
 	for round := 0; ; round++ {
