@@ -15,6 +15,7 @@ const (
 	layoutWorker    = -1 // the record that pins the region's layout
 	maxStored       = math.MaxInt64
 	conflictsToList = 3
+	maxUnused       = 1024 // codes that were never used, to choose from
 	firstBackoff    = 10 * time.Millisecond
 )
 
@@ -58,27 +59,30 @@ func final(err error) bool {
 // tryAcquire lists the region and tries a few of its free codes. It sets l.held if it
 // got one. outrun says that it did not because others were faster.
 func (l *WorkerLease) tryAcquire(ctx context.Context) (outrun bool, err error) {
+	_, _ = l.clocks.present() // from here on it must not step: it is compared with others
 	records, err := l.list(ctx)
 	if err != nil {
 		return false, err
 	}
-	l.clocks.rebase()
 	pinned, err := l.pinLayout(ctx, records)
 	if err != nil || !pinned {
 		return errors.Is(err, ErrConflict), err
 	}
-	now := nanos(l.cfg.Clock.Now())
-	if err := l.frame.checkPresent(now); err != nil {
+	now, err := l.clocks.present()
+	if err != nil {
 		return false, err
 	}
-	free, earliest := l.free(records, now)
+	if err := l.frame.checkPresent(nanos(now)); err != nil {
+		return false, err
+	}
+	free, earliest := l.free(records, nanos(now))
 	if len(free) == 0 {
 		return false, &LeaseError{Region: l.cfg.Region, Worker: -1, Until: earliest, Err: ErrNoWorkerCode}
 	}
 	// At random, so that many starts at one instant do not race for one code.
 	mathrand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 	for _, old := range free[:min(len(free), conflictsToList)] {
-		if err = l.take(ctx, old); !errors.Is(err, ErrConflict) {
+		if err = l.take(ctx, old, now); !errors.Is(err, ErrConflict) {
 			return false, err
 		}
 	}
@@ -95,7 +99,8 @@ func (l *WorkerLease) list(ctx context.Context) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return records, l.clocks.askPeers(records)
+	_, err = l.clocks.askPeers(records)
+	return records, err
 }
 
 // pinLayout makes sure that the region is for this layout, before any code of it is
@@ -137,9 +142,12 @@ func (l *WorkerLease) free(records []Record, now int64) (free []Record, earliest
 			earliest = r.Ceiling
 		}
 	}
-	for worker := range codes {
-		if !seen[worker] {
+	// From a random one on, because a wide layout has too many to list them all.
+	first, unused := mathrand.IntN(codes), 0
+	for i := 0; i < codes && unused < maxUnused; i++ {
+		if worker := (first + i) % codes; !seen[worker] {
 			free = append(free, Record{Region: l.cfg.Region, Worker: worker})
+			unused++
 		}
 	}
 	return free, earliest
@@ -147,12 +155,11 @@ func (l *WorkerLease) free(records []Record, now int64) (free []Record, earliest
 
 // take tries to become the owner of a code, and sets l.held if it did. Floor and
 // ceiling are computed from the record whose version is presented.
-func (l *WorkerLease) take(ctx context.Context, old Record) error {
-	now := l.cfg.Clock.Now()
+func (l *WorkerLease) take(ctx context.Context, old Record, now time.Time) error {
 	stored := l.frame.ceilTick(nanos(old.Ceiling))
 	floor := stored
 	if l.cfg.Settle > 0 {
-		floor = l.frame.ceilTick(max(nanos(old.Ceiling), nanos(now)) + int64(l.cfg.Settle))
+		floor = l.frame.ceilTick(nanos(later(old.Ceiling, now).Add(l.cfg.Settle)))
 	}
 	ceiling := max(stored, l.frame.floorTick(nanos(now.Add(l.cfg.TTL))))
 	sent := l.elapsed.Elapsed()
@@ -160,6 +167,7 @@ func (l *WorkerLease) take(ctx context.Context, old Record) error {
 		Region: l.cfg.Region, Worker: old.Worker, Owner: l.cfg.Owner, Nonce: newNonce(), Token: old.Token + 1,
 		Ceiling: l.frame.time(ceiling), Layout: l.layout.String(),
 	}
+	l.clocks.mine[mine.Worker] = mine.Nonce
 	got, err := l.swap(ctx, old, mine)
 	if err != nil && !errors.Is(err, ErrConflict) {
 		// Unknown: it may have happened. If it has not, it still may, as an orphan
@@ -176,6 +184,9 @@ func (l *WorkerLease) take(ctx context.Context, old Record) error {
 	}
 	if err != nil {
 		return err
+	}
+	if l.elapsed.Elapsed()-sent >= l.cfg.TTL {
+		return errAnsweredLate // an orphan, whose ceiling has passed
 	}
 	l.held = &holding{record: got, floor: floor, deadline: sent + l.cfg.TTL, lastAttempt: sent}
 	return nil
@@ -205,6 +216,13 @@ func (l *WorkerLease) awaitFree(ctx context.Context, none error, patience time.D
 		return errors.Join(none, ctx.Err())
 	}
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // newNonce returns 128 random bits: no two attempts to acquire share them.

@@ -274,6 +274,7 @@ func (g *Generator) checkBounds(grant *Grant, tick, now int64) error {
 		s.pending.markRanOut = true
 		return g.markError()
 	case tick != s.tick && g.expired(now):
+		s.pending.leaseRanOut = true
 		return g.leaseError(grant, grant.Deadline, "its deadline has passed without a renewal")
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -283,7 +284,7 @@ func TestDirStoreSurvivesEveryFailureAndCrash(t *testing.T) {
 		swap := func(old Record, worker int) (Record, error) {
 			step++
 			old.Worker = worker
-			next := Record{Worker: worker, Nonce: fmt.Sprint(step), Token: old.Token + 1, Ceiling: markAt(int64(step))}
+			next := Record{Worker: worker, Nonce: strconv.Itoa(step), Token: old.Token + 1, Ceiling: markAt(int64(step))}
 			next.Version = old.Version + 1
 			written[key(next)] = true
 			stored, err := s.Swap(t.Context(), old, next)
@@ -348,7 +349,7 @@ func TestDirStoreLosesNoUpdateOfManyProcesses(t *testing.T) {
 	const processes, times = 8, 10
 	var all []*process
 	for range processes {
-		all = append(all, startProcess(t, "count-up", dir, fmt.Sprint(times)))
+		all = append(all, startProcess(t, "count-up", dir, strconv.Itoa(times)))
 	}
 	for _, p := range all {
 		require.Equal(t, "done", p.line())

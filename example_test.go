@@ -26,12 +26,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer func() {
-		if err := gen.Close(ctx); err != nil {
-			log.Print(err)
-		}
-	}()
-
 	id, err := gen.Next()
 	if err != nil {
 		log.Fatal(err)
@@ -41,6 +35,9 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(parts.Region, time.Since(parts.Time) < time.Minute)
+	if err := gen.Close(ctx); err != nil { // gives the code back
+		log.Fatal(err)
+	}
 	// Output: 2 true
 }
 
@@ -51,7 +48,6 @@ func ExampleGenerator_Fill() {
 		Name string
 	}
 	gen := newGenerator()
-	defer gen.Close(context.Background()) //nolint:errcheck // an example
 	rows := []row{{Name: "a"}, {ID: 42, Name: "preset"}, {Name: "b"}}
 
 	ids := make([]snowflake.ID, len(rows))
@@ -64,6 +60,9 @@ func ExampleGenerator_Fill() {
 		}
 	}
 	fmt.Println(rows[0].ID < rows[2].ID, rows[1].ID)
+	if err := gen.Close(context.Background()); err != nil {
+		log.Fatal(err)
+	}
 	// Output: true 42
 }
 

@@ -168,7 +168,7 @@ func (m *fileMark) Close(ctx context.Context, unused time.Time) error {
 	m.closed = true
 	defer func() { _ = m.lock.release() }() // closing the file frees it in any case
 	tick, err := m.admit(ctx, unused)
-	if tick = max(tick, m.opened); err != nil || unused.IsZero() || tick == m.durable && tick == m.attempted {
+	if tick = max(tick, m.opened); err != nil || unused.IsZero() || tick == m.durable && m.durable == m.attempted {
 		return err
 	}
 	if err := m.write(tick); err != nil {

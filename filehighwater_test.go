@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -478,7 +479,7 @@ func TestMarkFileIsNeverOpenInTwoProcesses(t *testing.T) {
 	const processes, turns = 4, 15
 	var all []*process
 	for range processes {
-		all = append(all, startProcess(t, "fight-for-mark", dir, fmt.Sprint(turns)))
+		all = append(all, startProcess(t, "fight-for-mark", dir, strconv.Itoa(turns)))
 	}
 	for _, p := range all {
 		require.Equal(t, "done", p.line())

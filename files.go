@@ -221,7 +221,7 @@ func (osFiles) read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // only read from
 	return io.ReadAll(io.LimitReader(file, maxStateFile+1))
 }
 

@@ -11,7 +11,8 @@ import (
 // knowing happens. Nil ones are left out. One Hooks may serve many generators.
 //
 // They are called after the mutex is released, on the goroutine that met the event,
-// from many goroutines at once: they must be quick. Except for EpochEnding, which is
+// from many goroutines at once: they must be quick, and must not call Close or Release,
+// which wait for the goroutine that a hook may be running on. Except for EpochEnding, which is
 // due once a day in the last five years, none is called on the path of an ID that did
 // not wait.
 type Hooks struct {

@@ -133,7 +133,7 @@ type LeaseConfig struct {
 	// may forget acknowledged writes. 0: TTL + MaxClockSkew for a store that says
 	// MayForget, else none. Negative: none even then.
 	Settle time.Duration
-	// MaxClockSkew is how far the local clock may be off. 0: 5 s.
+	// MaxClockSkew is how far the local clock may be off, at most 24 h. 0: 5 s.
 	MaxClockSkew time.Duration
 	// Clock is SystemClock if nil. Give the generator the same one.
 	Clock Clock

@@ -3,8 +3,8 @@ package snowflake
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -162,7 +162,7 @@ func testLeaseStore(t *testing.T, open func(*testing.T) LeaseStore) {
 		var group sync.WaitGroup
 		for i := range 50 {
 			group.Go(func() {
-				if err := countUp(t.Context(), s, 3, fmt.Sprint(i)); err != nil {
+				if err := countUp(t.Context(), s, 3, strconv.Itoa(i)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -177,7 +177,7 @@ func testLeaseStore(t *testing.T, open func(*testing.T) LeaseStore) {
 		won := make(chan Record, 50)
 		for i := range 50 {
 			group.Go(func() {
-				if r, err := s.Swap(t.Context(), Record{Worker: 3}, Record{Worker: 3, Nonce: fmt.Sprint(i)}); err == nil {
+				if r, err := s.Swap(t.Context(), Record{Worker: 3}, Record{Worker: 3, Nonce: strconv.Itoa(i)}); err == nil {
 					won <- r
 				}
 			})

@@ -14,24 +14,27 @@ func (l *WorkerLease) renew(ctx context.Context) error {
 	h := l.held
 	sent := l.elapsed.Elapsed()
 	h.lastAttempt = sent
-	if err := l.clocks.askElapsed(); err != nil {
-		// Not into a ceiling: acquiring anew compares the clock with others.
-		l.drop(l.leaseError(h.record, fmt.Errorf("%w: %w", ErrLeaseLost, err)))
-		return err
-	}
-	if err := l.checkClock(ctx); err != nil {
-		if errors.Is(err, ErrClockSkew) {
-			h.suspended = true
-			l.withdraw(l.leaseError(h.record, fmt.Errorf("%w: suspended: %w", ErrLeaseLost, err)))
+	now, stepped := l.clocks.present()
+	if stepped == nil {
+		if err := l.checkClock(ctx); err != nil {
+			if errors.Is(err, ErrClockSkew) {
+				h.suspended = true
+				l.withdraw(l.leaseError(h.record, fmt.Errorf("%w: suspended: %w", ErrLeaseLost, err)))
+			}
+			return err
 		}
-		return err
+		now, stepped = l.clocks.present() // asking took a while
 	}
-	now := nanos(l.cfg.Clock.Now())
+	if stepped != nil {
+		// Not into a ceiling: acquiring anew compares the clock with others.
+		l.drop(l.leaseError(h.record, fmt.Errorf("%w: %w", ErrLeaseLost, stepped)))
+		return stepped
+	}
 	next := h.record
 	next.Released = false
 	next.Ceiling = l.frame.time(max(
 		l.frame.ceilTick(nanos(h.record.Ceiling)),
-		l.frame.floorTick(now+int64(l.cfg.TTL))))
+		l.frame.floorTick(nanos(now.Add(l.cfg.TTL)))))
 	if h.unanswered == 0 {
 		h.unanswered = max(sent, 1)
 	}
@@ -39,12 +42,16 @@ func (l *WorkerLease) renew(ctx context.Context) error {
 	if err != nil {
 		return l.settle(ctx, err)
 	}
-	l.renewed(stored, sent)
+	if !l.renewed(stored, sent) {
+		return errAnsweredLate
+	}
 	return nil
 }
 
-// checkClock compares the local clock with the store's or, once for each code and
-// while it was found off, with living peers.
+var errAnsweredLate = errors.New("snowflake: lease store: the answer came after what it grants had ended")
+
+// checkClock compares the local clock with the store's or, until they have confirmed it
+// once for each code, with living peers.
 func (l *WorkerLease) checkClock(ctx context.Context) error {
 	h := l.held
 	if err := l.clocks.askStore(ctx); err != nil || l.clocks.store != nil || h.checked {
@@ -54,21 +61,19 @@ func (l *WorkerLease) checkClock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.clocks.askPeers(records); err != nil {
-		return err
-	}
-	h.checked = true
-	return nil
+	heard, err := l.clocks.askPeers(records)
+	h.checked = heard && err == nil
+	return err
 }
 
-// renewed takes in the record as the store has it. The deadline counts from before the
-// request that was granted was sent.
-func (l *WorkerLease) renewed(stored Record, sent time.Duration) {
+// renewed takes in the record as the store has it, and returns false if it came too
+// late. The deadline counts from before the request that was granted was sent.
+func (l *WorkerLease) renewed(stored Record, sent time.Duration) bool {
 	h := l.held
 	h.record, h.unanswered = stored, 0
 	h.deadline = max(h.deadline, sent+l.cfg.TTL)
 	l.count(func(s *LeaseStats) { s.Renewals++ })
-	l.reveal()
+	return l.reveal()
 }
 
 // settle finds out, after a swap did not succeed, what became of the record.
@@ -86,8 +91,7 @@ func (l *WorkerLease) settle(ctx context.Context, err error) error {
 		return lost
 	case current.Version > h.record.Version:
 		// A request of ours has landed, nobody knows which: it counts from the first.
-		l.renewed(current, h.unanswered)
-		if h.suspended {
+		if !l.renewed(current, h.unanswered) {
 			return l.renew(ctx) // that one is too long ago
 		}
 		return nil
@@ -109,16 +113,21 @@ func (l *WorkerLease) readBack(ctx context.Context) (current Record, found bool,
 // forgot ends the grant because the store has lost a write that it had acknowledged:
 // another owner may have been given ticks below our ceiling. From now on codes settle.
 func (l *WorkerLease) forgot(current Record, found bool) error {
+	lost := l.forgotten(current, found)
+	l.cfg.Settle = max(l.cfg.Settle, l.cfg.TTL+l.cfg.MaxClockSkew)
+	l.drop(lost)
+	l.hooks.StoreForgot(lost)
+	return lost
+}
+
+// forgotten counts that the store has lost a write of the record that is held.
+func (l *WorkerLease) forgotten(current Record, found bool) *LeaseError {
 	h := l.held
+	l.count(func(s *LeaseStats) { s.Forgotten++ })
 	seen := "has no record any more"
 	if found {
 		seen = fmt.Sprintf("shows version %d", current.Version)
 	}
-	lost := l.leaseError(h.record, fmt.Errorf("%w: the store had acknowledged version %d and %s: raise the ceilings of the region (fence) if it was restored from a backup",
+	return l.leaseError(h.record, fmt.Errorf("%w: the store had acknowledged version %d and %s: raise the ceilings of the region (fence) if it was restored from a backup",
 		ErrLeaseLost, h.record.Version, seen))
-	l.cfg.Settle = max(l.cfg.Settle, l.cfg.TTL+l.cfg.MaxClockSkew)
-	l.count(func(s *LeaseStats) { s.Forgotten++ })
-	l.hooks.StoreForgot(lost)
-	l.drop(lost)
-	return lost
 }

@@ -170,10 +170,10 @@ func (c LeaseConfig) check() error {
 		return refuse("TTL is %v, must be %v (three ticks) to %v", c.TTL, 3*c.Layout.Tick, maxAheadLimit)
 	case c.Renew <= 0 || c.Renew > c.TTL/3:
 		return refuse("Renew is %v, must be above 0 and at most TTL/3 = %v", c.Renew, c.TTL/3)
-	case c.MaxClockSkew < 0:
-		return refuse("MaxClockSkew is %v, must be above 0", c.MaxClockSkew)
-	case c.Settle > maxAheadLimit:
-		return refuse("Settle is %v, must be at most %v", c.Settle, maxAheadLimit)
+	case c.MaxClockSkew < 0 || c.MaxClockSkew > maxAheadLimit:
+		return refuse("MaxClockSkew is %v, must be above 0 and at most %v", c.MaxClockSkew, maxAheadLimit)
+	case c.Settle > 2*maxAheadLimit: // the longest TTL + MaxClockSkew
+		return refuse("Settle is %v, must be at most %v", c.Settle, 2*maxAheadLimit)
 	case len(c.Owner) > maxOwner:
 		return refuse("Owner has %d bytes, must have at most %d", len(c.Owner), maxOwner)
 	}
@@ -227,7 +227,8 @@ func (l *WorkerLease) run(ctx context.Context) {
 	defer close(l.finished)
 	for failures := 0; ctx.Err() == nil; {
 		var err error
-		if l.held == nil {
+		acquiring := l.held == nil
+		if acquiring {
 			err = l.acquire(ctx)
 		} else {
 			l.pause(ctx, failures)
@@ -243,7 +244,7 @@ func (l *WorkerLease) run(ctx context.Context) {
 		failures++
 		l.count(func(s *LeaseStats) { s.RenewalFailures++ })
 		l.hooks.RenewFailed(err)
-		if l.held == nil && failures > 1 { // renew has a pause of its own
+		if acquiring { // renewals have a pause of their own, and a loss needs none
 			l.sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures))
 		}
 	}
@@ -257,6 +258,7 @@ func (l *WorkerLease) pause(ctx context.Context, failures int) {
 		wait = jitter(min(l.cfg.Renew, attemptLimit), failures)
 	}
 	due := l.cfg.Clock.After(wait)
+	sooner := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -267,9 +269,14 @@ func (l *WorkerLease) pause(ctx context.Context, failures int) {
 			l.checkLapse()
 		case <-l.soon:
 			// Asked for by every claim that is refused: not more often than
-			// makes sense.
-			if l.elapsed.Elapsed()-l.held.lastAttempt >= min(l.cfg.Renew/8, time.Second) {
+			// makes sense, but not forgotten either.
+			early := min(l.cfg.Renew/8, time.Second) - (l.elapsed.Elapsed() - l.held.lastAttempt)
+			if early <= 0 {
 				return
+			}
+			if failures == 0 && !sooner {
+				sooner = true
+				due = l.cfg.Clock.After(early)
 			}
 		}
 	}
@@ -296,10 +303,15 @@ func ask[T any](ctx context.Context, l *WorkerLease, request func(context.Contex
 	var none T
 	ctx, cancel := context.WithTimeout(ctx, min(l.cfg.Renew, attemptLimit))
 	defer cancel()
-	select {
-	case l.pending <- struct{}{}:
-	case <-ctx.Done():
-		return none, fmt.Errorf("snowflake: lease store: an earlier request has not ended: %w", ctx.Err())
+	for mine := false; !mine; {
+		select {
+		case l.pending <- struct{}{}:
+			mine = true
+		case <-ctx.Done():
+			return none, fmt.Errorf("snowflake: lease store: an earlier request has not ended: %w", ctx.Err())
+		case <-l.lapse:
+			l.checkLapse()
+		}
 	}
 	answers := make(chan answer, 1)
 	go func() {
@@ -334,12 +346,13 @@ func (l *WorkerLease) records(ctx context.Context) ([]Record, error) {
 	return ask(ctx, l, func(ctx context.Context) ([]Record, error) { return l.store.Records(ctx, l.cfg.Region) })
 }
 
-// reveal publishes what the record allows. The record must be durable.
-func (l *WorkerLease) reveal() {
+// reveal publishes what the record allows, and returns false if its deadline has
+// passed. The record must be durable.
+func (l *WorkerLease) reveal() bool {
 	h := l.held
 	left := h.deadline - l.elapsed.Elapsed()
 	if left <= 0 {
-		return // answered too late; the next renewal may do
+		return false
 	}
 	grant := &Grant{
 		Code:     l.cfg.Region<<l.layout.WorkerBits | h.record.Worker,
@@ -355,7 +368,7 @@ func (l *WorkerLease) reveal() {
 	l.mu.Lock()
 	if l.released {
 		l.mu.Unlock()
-		return
+		return true
 	}
 	fresh := l.grant.Load() == nil
 	l.grant.Store(grant)
@@ -367,6 +380,7 @@ func (l *WorkerLease) reveal() {
 	if fresh {
 		l.hooks.LeaseAcquired(*grant)
 	}
+	return true
 }
 
 // withdraw ends the grant, and says why.
@@ -473,10 +487,23 @@ func (l *WorkerLease) giveBack(ctx context.Context, unused time.Time) error {
 		if ctx.Err() == nil {
 			var current Record
 			var found bool
-			if current, found, _ = l.readBack(ctx); found {
-				if current.Nonce != h.record.Nonce || current.Released && current.Version > h.record.Version {
-					return nil // another owner's, or the release has landed
-				}
+			var readErr error
+			current, found, readErr = l.readBack(ctx)
+			switch {
+			case readErr != nil:
+			case !found:
+				lost := l.forgotten(current, found)
+				l.hooks.StoreForgot(lost)
+				return fmt.Errorf("snowflake: releasing a lease: %w", lost)
+			case current.Nonce != h.record.Nonce || current.Released && current.Version > h.record.Version:
+				return nil // another owner's, or the release has landed
+			case current.Version < h.record.Version:
+				// What was claimed lies below the ceiling that is lost: it must not
+				// be given back lower.
+				l.hooks.StoreForgot(l.forgotten(current, found))
+				current.Ceiling = later(current.Ceiling, h.record.Ceiling)
+				h.record = current
+			default:
 				h.record = current
 			}
 			l.sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures+1))

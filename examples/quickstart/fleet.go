@@ -24,7 +24,6 @@ type fleet struct {
 	ledger ledger
 
 	processes []*process
-	visitors  []*process // started to take the codes over
 	killed    *process
 	stopped   *process
 }
@@ -97,12 +96,12 @@ func (f *fleet) start() error {
 }
 
 // startAndWait starts a worker and waits for its first grant.
-func (f *fleet) startAndWait(waitFor func(string, func() bool) error) (*process, error) {
+func (f *fleet) startAndWait(until func(string, func() bool) error) (*process, error) {
 	if err := f.start(); err != nil {
 		return nil, err
 	}
 	p := f.processes[len(f.processes)-1]
-	return p, waitFor("a new worker has a code", func() bool { return len(p.grants) > 0 })
+	return p, until("a new worker has a code", func() bool { return len(p.grants) > 0 })
 }
 
 // handle takes in what a process said, and gives it more to do.
@@ -112,7 +111,7 @@ func (f *fleet) handle(e event) error {
 	case e.ended:
 		p.gone = true
 		if p.end == "" {
-			return fmt.Errorf("worker %d ended: %v", p.cmd.Process.Pid, e.err)
+			return fmt.Errorf("worker %d ended: %w", p.cmd.Process.Pid, errors.Join(errors.New("nobody asked it to"), e.err))
 		}
 		if p.chunk != 0 {
 			f.todo = append(f.todo, p.chunk) // for somebody else

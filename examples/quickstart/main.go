@@ -49,8 +49,9 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
+	err := run(ctx)
+	stop()
+	if err != nil {
 		log.Fatalf("quickstart: %v", err)
 	}
 }
@@ -60,7 +61,7 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	rows, err := readRows(tzdata)
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { err = errors.Join(err, db.Close()) }()
 
 	f := newFleet(dir, inChunks(rows, chunkRows))
 	defer f.killAll()
@@ -85,27 +86,8 @@ func (f *fleet) story(ctx context.Context, total int) error {
 	bar := progressbar.NewOptions(total, progressbar.OptionSetDescription("inserting"), progressbar.OptionShowCount(),
 		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 	defer bar.Close() //nolint:errcheck // nothing is lost with a bar
-	// waitFor keeps the work going until something has happened.
-	waitFor := func(what string, happened func() bool) error {
-		deadline := time.After(time.Minute)
-		for !happened() {
-			select {
-			case <-ctx.Done():
-				return errors.New("interrupted")
-			case <-deadline:
-				return fmt.Errorf("waited a minute until %s", what)
-			case e := <-f.events:
-				if err := f.handle(e); err != nil {
-					return err
-				}
-				if err := bar.Set(total * f.done / len(f.chunks)); err != nil {
-					return err
-				}
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-		return nil
-	}
+	progress := func() error { return bar.Set(total * f.done / len(f.chunks)) }
+	until := func(what string, happened func() bool) error { return f.workUntil(ctx, progress, what, happened) }
 	share := func(percent int) func() bool { return func() bool { return f.done*100 >= len(f.chunks)*percent } }
 
 	for range workers {
@@ -113,50 +95,74 @@ func (f *fleet) story(ctx context.Context, total int) error {
 			return err
 		}
 	}
-	if err := waitFor("a fifth of the lines is in", share(20)); err != nil {
+	if err := until("a fifth of the lines is in", share(20)); err != nil {
 		return err
 	}
-
-	// One is killed: SIGKILL, so that nothing is given back. A new process takes over.
 	f.killed = f.busy()
-	f.kill(f.killed)
+	f.kill(f.killed) // SIGKILL: it gives nothing back
 	if err := f.start(); err != nil {
 		return err
 	}
-	if err := waitFor("two fifths are in", share(40)); err != nil {
+	if err := until("two fifths are in", share(40)); err != nil {
 		return err
 	}
-
-	// One is stopped, as by a debugger or a host that hangs, for longer than its lease.
 	f.stopped = f.busy()
-	f.signal(f.stopped, syscall.SIGSTOP)
-	if err := waitFor("its lease has run out", func() bool { return time.Now().After(f.stopped.grant().Ceiling.Add(ttl / 4)) }); err != nil {
+	f.signal(f.stopped, syscall.SIGSTOP) // as by a debugger, or on a host that hangs
+	lapsed := f.stopped.grant().Ceiling.Add(ttl / 4)
+	if err := until("its lease has run out", func() bool { return time.Now().After(lapsed) }); err != nil {
 		return err
 	}
-	// Successors come, until both codes are in other hands; those that got another code
-	// are sent away.
+	if err := f.takeOver(until); err != nil {
+		return err
+	}
+	f.signal(f.stopped, syscall.SIGCONT)
+	if err := until("the stopped worker is well again", func() bool { return f.stopped.healed }); err != nil {
+		return err
+	}
+	if err := until("all lines are in", share(100)); err != nil {
+		return err
+	}
+	f.closeAll()
+	return until("all workers are gone", func() bool { return f.alive() == 0 })
+}
+
+// takeOver starts successors until the codes of the killed and of the stopped worker are in
+// other hands. Those that got another code are sent away.
+func (f *fleet) takeOver(until func(string, func() bool) error) error {
+	var successors []*process
 	for !f.successor(f.killed) || !f.successor(f.stopped) {
-		p, err := f.startAndWait(waitFor)
+		if len(successors) > codes {
+			return errors.New("nobody got the codes of the killed and the stopped worker")
+		}
+		p, err := f.startAndWait(until)
 		if err != nil {
 			return err
 		}
-		f.visitors = append(f.visitors, p)
-		if len(f.visitors) > codes {
-			return errors.New("nobody got the codes of the killed and the stopped worker")
-		}
+		successors = append(successors, p)
 	}
-	for _, p := range f.visitors {
+	for _, p := range successors {
 		if code := p.grant().Code; code != f.killed.grant().Code && code != f.stopped.oldGrant().Code {
 			f.close(p)
 		}
 	}
-	f.signal(f.stopped, syscall.SIGCONT)
-	if err := waitFor("the stopped worker is well again", func() bool { return f.stopped.healed }); err != nil {
-		return err
+	return nil
+}
+
+// workUntil keeps the work going until something has happened.
+func (f *fleet) workUntil(ctx context.Context, progress func() error, what string, happened func() bool) error {
+	deadline := time.After(time.Minute)
+	for !happened() {
+		select {
+		case <-ctx.Done():
+			return errors.New("interrupted")
+		case <-deadline:
+			return fmt.Errorf("waited a minute until %s", what)
+		case e := <-f.events:
+			if err := errors.Join(f.handle(e), progress()); err != nil {
+				return err
+			}
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
-	if err := waitFor("all lines are in", share(100)); err != nil {
-		return err
-	}
-	f.closeAll()
-	return waitFor("all workers are gone", func() bool { return f.alive() == 0 })
+	return nil
 }

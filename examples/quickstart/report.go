@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -29,7 +30,7 @@ func (f *fleet) report(ctx context.Context, db *sql.DB, lines int) error {
 	if err != nil {
 		return err
 	}
-	defer ids.Close()
+	defer ids.Close() //nolint:errcheck // only read from
 	for ids.Next() {
 		var id snowflake.ID
 		if err := ids.Scan(&id); err != nil {
@@ -49,7 +50,7 @@ func (f *fleet) report(ctx context.Context, db *sql.DB, lines int) error {
 	}
 
 	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
 	line("")
 	line("rows in the table\t%d\tof %d lines", rows, lines)
 	line("distinct keys\t%d\tand %d minted in all, none twice", distinct, len(f.ledger.owner))
@@ -117,7 +118,7 @@ func codesOf(p *process) string {
 			if text != "" {
 				text += ", "
 			}
-			text += fmt.Sprint(g.Code)
+			text += strconv.Itoa(g.Code)
 			last = g.Code
 		}
 	}

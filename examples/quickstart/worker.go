@@ -43,7 +43,7 @@ type grant struct {
 
 // work is a service in small: it leases a code, mints a key for each line that it is
 // asked to insert, and gives the code back when its standard input ends.
-func work(dir string) error {
+func work(dir string) (err error) {
 	ctx := context.Background()
 	tell := newTeller(os.Stdout)
 	rows, err := readRows(tzdata)
@@ -55,7 +55,7 @@ func work(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { err = errors.Join(err, db.Close()) }()
 
 	store, err := snowflake.DirStore(filepath.Join(dir, "leases"))
 	if err != nil {

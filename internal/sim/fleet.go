@@ -222,7 +222,7 @@ func (m *machine) process() (again bool, end func()) {
 	var last snowflake.ID
 	for {
 		if m.over() {
-			last = m.recover(g, net, owner, last)
+			m.recover(g, net, owner, last)
 			_ = g.Close(context.Background())
 			return false, nil
 		}
@@ -314,7 +314,7 @@ func (m *machine) mint(g *snowflake.Generator, owner string, last snowflake.ID, 
 }
 
 // recover waits, when all faults are over, until the process mints again.
-func (m *machine) recover(g *snowflake.Generator, net *link, owner string, last snowflake.ID) snowflake.ID {
+func (m *machine) recover(g *snowflake.Generator, net *link, owner string, last snowflake.ID) {
 	net.mu.Lock()
 	net.cut = false
 	net.mu.Unlock()
@@ -325,7 +325,7 @@ func (m *machine) recover(g *snowflake.Generator, net *link, owner string, last 
 		var id snowflake.ID
 		if id, err = g.Next(); err == nil {
 			m.world.mint(owner, last, id)
-			return id
+			return
 		}
 		stuck++
 		if time.Since(m.world.quietAt) < echo || errors.Is(err, snowflake.ErrClockBehind) || m.world.stores[m.region].free() == 0 {
@@ -335,5 +335,4 @@ func (m *machine) recover(g *snowflake.Generator, net *link, owner string, last 
 	if stuck > 0 {
 		m.world.fail("%s does not recover: %v", owner, err)
 	}
-	return last
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"flag"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -42,7 +41,7 @@ func TestFleets(t *testing.T) {
 	for _, kind := range slices.Sorted(maps.Keys(refusals)) {
 		t.Logf("refusal %-60s %d", kind, refusals[kind])
 	}
-	t.Log(fmt.Sprintf("%d seeds, %d IDs (%.0f/s), %d faults (%.0f/s)", *seeds, ids, float64(ids)/took, total, float64(total)/took))
+	t.Logf("%d seeds, %d IDs (%.0f/s), %d faults (%.0f/s)", *seeds, ids, float64(ids)/took, total, float64(total)/took)
 	for _, kind := range []string{
 		"kill", "close", "pause", "step", "long step", "freeze", "partition", "black hole", "refused",
 		"request lost", "answer lost", "reset after the write", "slow request", "slow answer", "doubled", "lands late",
