@@ -2,7 +2,7 @@
 // process, machine or region of the same ID space has got or will get, roughly ordered
 // by time, without a network request for each.
 //
-//	store, err := snowflake.DirStore("leases") // or PostgreSQL, etcd, Redis: see stores/
+//	store, err := snowflake.DirStore("leases") // or a database: see stores/
 //	lease, err := snowflake.AcquireLease(ctx, store, snowflake.LeaseConfig{Region: 0})
 //	gen, err := snowflake.New(ctx, snowflake.Config{Lease: lease})
 //	defer gen.Close(context.Background())

@@ -125,7 +125,7 @@ func AcquireLease(ctx context.Context, store LeaseStore, cfg LeaseConfig) (*Work
 // filled checks a LeaseConfig and fills in its defaults.
 func (c LeaseConfig) filled(store LeaseStore) (LeaseConfig, error) {
 	if store == nil {
-		return c, errors.New("snowflake: AcquireLease: store is nil: use DirStore, NewMemoryStore or a module of stores/")
+		return c, errors.New("snowflake: AcquireLease: store is nil: use DirStore, or a module of stores/ for more than one machine")
 	}
 	if c.Layout == (Layout{}) {
 		c.Layout = DefaultLayout()

@@ -12,7 +12,7 @@ import (
 
 func main() {
 	ctx := context.Background()
-	store, err := snowflake.DirStore("leases") // one machine; a database or etcd for more
+	store, err := snowflake.DirStore("leases") // one machine; for more, a database: stores/sqlstore
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,0 +1,51 @@
+// Package sqlstore keeps worker leases and high-water marks in a database that a
+// service already has: PostgreSQL, MySQL or MariaDB, or SQLite, through database/sql.
+//
+//	db, err := sql.Open("pgx", "postgres://...")
+//	store, err := sqlstore.Open(ctx, db, sqlstore.Postgres, sqlstore.Options{})
+//	lease, err := snowflake.AcquireLease(ctx, store, snowflake.LeaseConfig{Region: 2})
+//	gen, err := snowflake.New(ctx, snowflake.Config{Lease: lease})
+//
+// Every region has its own database, or shares one with others: records carry their
+// region. What must not happen is that one region has two.
+//
+// # Tables
+//
+// Open makes two tables if they are not there; Schema tells how, for those who migrate
+// by hand or whose services must not.
+//
+//	SELECT region, worker, owner, ceiling, released FROM snowflake_lease ORDER BY region, worker;
+//	SELECT code, owner, mark, session = '' AS closed FROM snowflake_mark ORDER BY code;
+//
+// ceiling and mark are ceiling_ns and mark_ns, nanoseconds since 1970, for people to
+// read: only the integers are exact in every database, and a row in which the two differ
+// is ErrDamaged. Never delete rows, and never restore them from a backup under running
+// services: a row that is gone is a code that was never used.
+//
+// # Why this is safe
+//
+// A write is one statement that names the version and the nonce that it replaces, and
+// the number of rows that it has changed says whether it did. The database runs
+// statements on one row one after the other, at any isolation level. There is no session lock,
+// no transaction that spans two requests, and nothing prepared: it works through
+// connection poolers and fail-overs, as far as these keep what was acknowledged. Records
+// is one SELECT, and refuses to answer from a replica.
+//
+// # What the database must be set to
+//
+// A lease rests on commits that stay. Open asks the database, and refuses settings under
+// which a crash may undo what was acknowledged; Options.MayForget accepts them, and
+// leases then settle (see snowflake.LeaseConfig.Settle).
+//
+//   - PostgreSQL: fsync and synchronous_commit must not be off. Behind PgBouncer in
+//     transaction mode tell the driver not to name prepared statements, with
+//     default_query_exec_mode=exec in the address of pgx. A failover to an asynchronous
+//     replica loses commits and no setting tells: set MayForget.
+//   - MySQL, MariaDB: innodb_flush_log_at_trx_commit=1, and sync_binlog=1 where there is a
+//     binary log. In Galera set wsrep_sync_wait=1. A failover to an asynchronous or
+//     semi-synchronous replica may lose commits: set MayForget.
+//   - SQLite, for the processes of one machine: WAL with synchronous=FULL, or
+//     synchronous=EXTRA, and a busy_timeout, without which writers get errors from one
+//     another. With modernc.org/sqlite:
+//     file:ids.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)
+package sqlstore
