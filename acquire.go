@@ -77,7 +77,10 @@ func (l *WorkerLease) tryAcquire(ctx context.Context) (outrun bool, err error) {
 	}
 	free, earliest := l.free(records, nanos(now))
 	if len(free) == 0 {
-		return false, &LeaseError{Region: l.cfg.Region, Worker: -1, Until: earliest, Err: ErrNoWorkerCode}
+		return false, &LeaseError{
+			Region: l.cfg.Region, Worker: -1, Until: earliest,
+			Err: fmt.Errorf("%w: all %d of the region are held: stop workers, wait, or plan a layout with more", ErrNoWorkerCode, 1<<l.layout.WorkerBits),
+		}
 	}
 	// At random, so that many starts at one instant do not race for one code.
 	mathrand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })

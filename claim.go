@@ -302,7 +302,7 @@ func (g *Generator) adopt(grant *Grant, now int64) error {
 // usable says what is wrong with a grant.
 func (g *Generator) usable(grant *Grant) error {
 	if code := int64(grant.Code); code < 0 || code > g.frame.maxCode {
-		return fmt.Errorf("Grant.Code is %d, must be 0 to %d for layout %v", code, g.frame.maxCode, g.layout)
+		return fmt.Errorf("the worker code of the lease is %d, must be 0 to %d for layout %v", code, g.frame.maxCode, g.layout)
 	}
 	switch {
 	case grant.Ceiling.IsZero() && g.highWater == nil:

@@ -3,6 +3,7 @@ package snowflake
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 )
 
@@ -65,9 +66,9 @@ var (
 // probe should take the service out meanwhile. It is true for ErrClockBehind,
 // ErrSaturated, ErrLeaseLost, ErrHighWater, ErrNoWorkerCode and ErrClockSkew,
 // except where they wrap ErrDamaged, ErrLayoutMismatch, ErrCodeInUse,
-// ErrConflict or ErrClosed, which do not pass.
+// ErrConflict, ErrClosed or fs.ErrPermission, which do not pass.
 func Retryable(err error) bool {
-	for _, final := range []error{ErrDamaged, ErrLayoutMismatch, ErrCodeInUse, ErrConflict, ErrClosed} {
+	for _, final := range []error{ErrDamaged, ErrLayoutMismatch, ErrCodeInUse, ErrConflict, ErrClosed, fs.ErrPermission} {
 		if errors.Is(err, final) {
 			return false
 		}

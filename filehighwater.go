@@ -84,7 +84,7 @@ func (s *fileHighWater) Open(ctx context.Context, code int, layout Layout) (High
 	if locked := (*lockedError)(nil); errors.As(err, &locked) {
 		return nil, &LeaseError{
 			Region: code >> layout.WorkerBits, Worker: code & (1<<layout.WorkerBits - 1), Holder: locked.text,
-			Err: fmt.Errorf("%w: %s is locked", ErrCodeInUse, locked.path),
+			Err: fmt.Errorf("%w: %s is locked: give each process a code of its own", ErrCodeInUse, locked.path),
 		}
 	}
 	if err != nil {

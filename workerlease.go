@@ -205,6 +205,9 @@ func (l *WorkerLease) Stats() LeaseStats {
 
 // serve reserves the lease for one generator.
 func (l *WorkerLease) serve() error {
+	if errors.Is(l.Err(), ErrClosed) {
+		return fmt.Errorf("%w: the lease was released: acquire another", ErrClosed)
+	}
 	if !l.serving.CompareAndSwap(false, true) {
 		return fmt.Errorf("%w: the lease already serves another generator: share that one, or acquire a lease for each", ErrCodeInUse)
 	}

@@ -121,7 +121,8 @@ func (f *fleet) handle(e event) error {
 	case e.said.Grant != nil:
 		p.grants = append(p.grants, *e.said.Grant)
 		f.ledger.grant(p, *e.said.Grant)
-		if p.paused > 0 && !p.healed && *e.said.Grant != p.oldGrant() && e.said.Grant.Floor != p.oldGrant().Floor {
+		old := p.grants[max(p.paused-1, 0)]
+		if p.paused > 0 && !p.healed && (e.said.Grant.Code != old.Code || e.said.Grant.Token != old.Token) {
 			p.healed = true
 			return f.assignAll() // what was kept for it
 		}

@@ -83,8 +83,7 @@ func run(ctx context.Context) (err error) {
 
 // story is what happens to the workers while they work.
 func (f *fleet) story(ctx context.Context, total int) error {
-	bar := progressbar.NewOptions(total, progressbar.OptionSetDescription("inserting"), progressbar.OptionShowCount(),
-		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	bar := newBar(total)
 	defer bar.Close() //nolint:errcheck // nothing is lost with a bar
 	progress := func() error { return bar.Set(total * f.done / len(f.chunks)) }
 	until := func(what string, happened func() bool) error { return f.workUntil(ctx, progress, what, happened) }
@@ -124,6 +123,18 @@ func (f *fleet) story(ctx context.Context, total int) error {
 	}
 	f.closeAll()
 	return until("all workers are gone", func() bool { return f.alive() == 0 })
+}
+
+// newBar draws on a terminal; in a log a bar would be noise.
+func newBar(total int) *progressbar.ProgressBar {
+	info, err := os.Stderr.Stat()
+	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
+	if !terminal {
+		fmt.Println("inserting ... (some 10 seconds)")
+	}
+	return progressbar.NewOptions(total, progressbar.OptionSetDescription("inserting"), progressbar.OptionShowCount(),
+		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish(), progressbar.OptionSetVisibility(terminal))
 }
 
 // takeOver starts successors until the codes of the killed and of the stopped worker are in
