@@ -58,8 +58,11 @@ fuzz:
 		$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) . || exit 1; \
 	done
 
+# Ratios within one run; then, beside the peers, ten rounds of some 50 seconds, which write
+# docs/benchmarks.md. The machine should have nothing else to do.
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem -count 6 .
+	cd bench && $(GO) run ./cmd/report
 
 quickstart:
 	$(GO) run ./examples/quickstart

@@ -73,8 +73,7 @@ type events struct {
 	clockBehind *ClockError
 	saturated   time.Duration
 	epochEnding time.Duration
-	health      bool // health has changed, to sick
-	sick        error
+	health      bool // health has changed
 	leaseRanOut bool // a claim has run into the ceiling
 	markRanOut  bool // a claim has run into the mark
 }

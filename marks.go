@@ -44,6 +44,7 @@ func (k *markKeeper) run(ctx context.Context) {
 			return
 		case <-k.soon:
 		case <-k.clock.After(k.window / 2):
+			rest(ctx)
 		}
 		for {
 			err := k.advance(ctx)
@@ -58,8 +59,19 @@ func (k *markKeeper) run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-k.clock.After(k.window / 8):
+				rest(ctx)
 			}
 		}
+	}
+}
+
+// rest lets a little real time pass: the After of an injected clock may fire at once.
+func rest(ctx context.Context) {
+	timer := time.NewTimer(time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -77,7 +89,15 @@ func (k *markKeeper) close(ctx context.Context, unused time.Time) error {
 	select {
 	case <-k.done:
 	case <-ctx.Done():
-		return fmt.Errorf("%w: the store has not answered, the mark stays where it is: %w", ErrHighWater, ctx.Err())
+		// The code must be given up all the same, or it stays locked as long as the
+		// process lives.
+		go func() {
+			<-k.done
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+			defer cancel()
+			_ = k.mark.Close(late, unused)
+		}()
+		return fmt.Errorf("%w: the store has not answered, the mark stays where it is until it does: %w", ErrHighWater, ctx.Err())
 	}
 	return k.mark.Close(ctx, unused)
 }
@@ -137,7 +157,7 @@ func (k *markKeeper) awaitClock(ctx context.Context, mark time.Time) error {
 		}
 		behind := fmt.Errorf("%w: the code was used up to %s, which is %v ahead of the clock",
 			ErrHighWater, mark.UTC().Format(time.RFC3339Nano), wait)
-		if wait > k.ahead {
+		if wait > k.ahead+time.Duration(k.frame.tick) { // marks are rounded up to a tick
 			return fmt.Errorf("%w, more than MaxAhead + Window = %v: correct the clock, or wait", behind, k.ahead)
 		}
 		if patience == nil {
@@ -145,6 +165,9 @@ func (k *markKeeper) awaitClock(ctx context.Context, mark time.Time) error {
 		}
 		select {
 		case <-k.clock.After(wait):
+			if k.clock.Now().Before(mark) {
+				rest(ctx)
+			}
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", behind, ctx.Err())
 		case <-patience:

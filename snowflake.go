@@ -12,9 +12,11 @@ import (
 // one generator instead of making several.
 type Generator struct {
 	mu sync.Mutex
-	// mu protects state, markErr, and the calls of lease.Grant.
+	// mu protects state, markErr, telling, toldSick, and the calls of lease.Grant.
 	state   claimState
 	markErr error // why the mark was not advanced at the last attempt
+	// Whether HealthChanged is being called, and what it was told last.
+	telling, toldSick bool
 
 	// Immutable after New.
 	frame     frame
@@ -131,7 +133,9 @@ func (g *Generator) take(ctx context.Context, b budget, want int, now int64) (cl
 			g.mu.Lock()
 			g.state.counters.abandoned += uint64(c.count)
 			g.state.counters.refused(err)
+			pending = g.takeEvents()
 			g.mu.Unlock()
+			g.tell(pending)
 		}
 	}
 	if err != nil {
@@ -151,9 +155,6 @@ func (g *Generator) canceled(err error) error {
 func (g *Generator) takeEvents() events {
 	pending := g.state.pending
 	g.state.pending = events{}
-	if pending.health {
-		pending.sick = g.state.sick
-	}
 	return pending
 }
 
@@ -170,7 +171,7 @@ func (g *Generator) tell(e events) {
 		g.hooks.Saturated(e.saturated)
 	}
 	if e.health {
-		g.hooks.HealthChanged(e.sick)
+		g.tellHealth()
 	}
 	if e.epochEnding > 0 {
 		g.hooks.EpochEnding(e.epochEnding)
@@ -182,6 +183,27 @@ func (g *Generator) tell(e events) {
 	}
 	if e.markRanOut && g.marks != nil {
 		g.marks.advanceSoon()
+	}
+}
+
+// tellHealth calls HealthChanged, on one goroutine at a time and with the present state, so
+// that what the hook hears last is how things are.
+func (g *Generator) tellHealth() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.telling {
+		return // who tells will look again
+	}
+	g.telling = true
+	defer func() { g.telling = false }()
+	for g.toldSick != (g.state.sick != nil) {
+		sick := g.state.sick
+		g.toldSick = sick != nil
+		func() {
+			g.mu.Unlock()
+			defer g.mu.Lock() // also if the hook panics
+			g.hooks.HealthChanged(sick)
+		}()
 	}
 }
 

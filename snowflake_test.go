@@ -488,7 +488,7 @@ func TestPreciseTimer(t *testing.T) {
 func TestWaitRoom(t *testing.T) {
 	r := newWaitRoom()
 	a, b := r.join(100, time.Hour), r.join(50, time.Hour)
-	require.Equal(t, a, r.join(100, time.Minute), "callers of one tick share a wakeup")
+	require.Equal(t, a, r.join(100, time.Hour), "callers of one tick share a wakeup")
 	require.NotEqual(t, a, b)
 	<-r.join(1, time.Millisecond) // an earlier one comes first
 	<-r.join(1, 0)

@@ -2,6 +2,7 @@ package snowflake
 
 import (
 	"errors"
+	"math"
 	"time"
 )
 
@@ -81,7 +82,11 @@ func (c *counters) claimed(made claim) {
 			i++
 		}
 		c.waits[i] += n
-		c.waitSum += wait * time.Duration(n)
+		if sum := c.waitSum + wait*time.Duration(n); sum > c.waitSum {
+			c.waitSum = sum
+		} else {
+			c.waitSum = math.MaxInt64 // ends there, and does not wrap
+		}
 	}
 }
 

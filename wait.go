@@ -14,7 +14,7 @@ import (
 // still stands. An error loses the claim: a gap.
 func (g *Generator) await(ctx context.Context, c claim) error {
 	// Fill has no limit of its own; a clock that stands still must not hold it for ever.
-	limit := time.Duration(min(c.limit, c.wait+int64(max(g.maxWait, time.Second))))
+	limit := time.Duration(c.wait + min(c.limit-c.wait, int64(max(g.maxWait, time.Second)))) // cannot overflow
 	began := monotonic()
 	wait := time.Duration(c.wait)
 	for round := 0; ; round++ {
@@ -44,6 +44,10 @@ func (g *Generator) stalled(c claim, behind, limit time.Duration) error {
 	err := &ClockError{Behind: behind, MaxWait: limit}
 	if c.behind == 0 && g.state.lag == 0 {
 		return fmt.Errorf("%w, and the clock does not get to the next tick: %w", ErrSaturated, err)
+	}
+	if g.state.untold && g.state.lag > 0 {
+		g.state.untold = false
+		g.state.pending.clockBehind = err
 	}
 	return err
 }
@@ -84,7 +88,9 @@ func (g *Generator) recheck(c claim) (left int64, err error) {
 	}
 	grant := g.lease.Grant()
 	if grant == nil {
-		return 0, g.noGrant()
+		err := g.noGrant()
+		g.judge(err)
+		return 0, err
 	}
 	if grant.Code != c.code || grant.Token != c.token {
 		return 0, g.leaseError(grant, time.Time{}, "its grant changed while the caller waited")

@@ -33,14 +33,20 @@ func newWaitRoom() *waitRoom {
 
 // join returns a channel that is closed once wait has passed. at is the reading
 // that the wall clock should then have, in nanoseconds. The clock may be stepped
-// meanwhile: look at it again afterwards. After stop the channel may never close.
+// meanwhile: look at it again afterwards. After stop the channel is nil, or may never
+// close.
 func (r *waitRoom) join(at int64, wait time.Duration) <-chan struct{} {
 	due := monotonic() + wait
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	select {
+	case <-r.stopped: // no Go while stop is in Wait: that panics
+		return nil
+	default:
+	}
 	place := len(r.queue)
 	for i := len(r.queue) - 1; i >= 0; i-- {
-		if r.queue[i].at == at {
+		if r.queue[i].at == at && r.queue[i].due <= due+sharedStretch {
 			return r.queue[i].c
 		}
 		if r.queue[i].due > due {
@@ -86,6 +92,10 @@ func (r *waitRoom) sleep() {
 
 const preciseStretch = 4 * time.Millisecond
 
+// sharedStretch is how much later a wakeup may be due that a caller shares: on a clock that
+// was stepped forward meanwhile the old one is due much too late.
+const sharedStretch = time.Millisecond
+
 // wake closes the channels that are due and returns how long the next one has.
 func (r *waitRoom) wake() (wait time.Duration, more bool) {
 	r.mu.Lock()
@@ -108,8 +118,8 @@ func (r *waitRoom) wake() (wait time.Duration, more bool) {
 	return r.queue[0].due - now, true
 }
 
-// stop ends the goroutine, within preciseStretch. Nothing may join afterwards but
-// those that also watch stopped.
+// stop ends the goroutine, within preciseStretch. Who joins afterwards gets a channel that
+// never closes.
 func (r *waitRoom) stop() {
 	r.mu.Lock()
 	close(r.stopped)
