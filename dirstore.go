@@ -23,6 +23,10 @@ import (
 //	path/region-0/layout.lease    the layout that the region is pinned to
 //	path/region-0/worker-17.lease the record of one code, as text
 //
+// A process that is stopped (SIGSTOP, a debugger) in the few milliseconds of an operation
+// holds the lock, and holds the other processes' renewals up, until it is continued or
+// killed: they go on inside their leases.
+//
 // Never remove or copy back single files: a record that is gone is a code that was
 // never used. A record that cannot be understood is ErrDamaged, for all of Records,
 // since nobody knows up to where its code was used. On windows the error is

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -186,10 +187,24 @@ func (f *fleet) kill(p *process) {
 }
 
 func (f *fleet) signal(p *process, s syscall.Signal) {
-	if s == syscall.SIGSTOP {
-		p.paused = len(p.grants)
-	}
 	_ = p.cmd.Process.Signal(s) // one that has ended needs none
+}
+
+// stop stops a worker, as a debugger does or a host that hangs. It takes the lock of the
+// leases meanwhile: a process that was stopped in the middle of an operation on them would
+// hold it, and everybody else up, which is a limit of DirStore and not of this story.
+func (f *fleet) stop(p *process) error {
+	lock, err := os.OpenFile(filepath.Join(f.dir, leasesName, "region-0", "lock"), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	p.paused = len(p.grants)
+	f.signal(p, syscall.SIGSTOP)
+	time.Sleep(20 * time.Millisecond) // a signal takes a moment to arrive
+	return lock.Close()               // unlocks
 }
 
 // close asks a worker to finish, and to give its code back.

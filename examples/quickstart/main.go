@@ -106,7 +106,9 @@ func (f *fleet) story(ctx context.Context, total int) error {
 		return err
 	}
 	f.stopped = f.busy()
-	f.signal(f.stopped, syscall.SIGSTOP) // as by a debugger, or on a host that hangs
+	if err := f.stop(f.stopped); err != nil {
+		return err
+	}
 	lapsed := f.stopped.grant().Ceiling.Add(ttl / 4)
 	if err := until("its lease has run out", func() bool { return time.Now().After(lapsed) }); err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 const (
 	workerEnv    = "SNOWFLAKE_QUICKSTART_WORKER"
 	databaseName = "lines.db"
+	leasesName   = "leases"
 	pace         = 8 * time.Millisecond // what else a service does for a row
 )
 
@@ -57,7 +58,7 @@ func work(dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	store, err := snowflake.DirStore(filepath.Join(dir, "leases"))
+	store, err := snowflake.DirStore(filepath.Join(dir, leasesName))
 	if err != nil {
 		return err
 	}
