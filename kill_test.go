@@ -41,7 +41,7 @@ func init() {
 			if !Retryable(err) {
 				panic(err)
 			}
-			fmt.Fprintln(out, "refused")
+			must(fmt.Fprintln(out, "refused"))
 			must(0, out.Flush())
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -54,11 +54,11 @@ func init() {
 				time.Sleep(time.Millisecond)
 				continue
 			}
-			fmt.Fprintln(out, int64(id))
+			must(fmt.Fprintln(out, int64(id)))
 			must(0, out.Flush())
 			if n == 100 {
 				clk.offset.Add(-int64(killAhead))
-				fmt.Fprintln(out, "stepped back")
+				must(fmt.Fprintln(out, "stepped back"))
 			}
 		}
 	}

@@ -24,19 +24,21 @@ type fleet struct {
 	events chan event
 	ledger ledger
 
-	processes []*process
-	killed    *process
-	stopped   *process
+	processes   []*process
+	killed      *process
+	replacement *process // of the killed
+	stopped     *process
 }
 
 // process is one worker process.
 type process struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	grants []grant // as reported, the latest last
-	chunk  int     // it works on; 0: none
-	rows   int
-	gone   bool
+	cmd     *exec.Cmd
+	started time.Time
+	stdin   io.WriteCloser
+	grants  []grant // as reported, the latest last
+	chunk   int     // it works on; 0: none
+	rows    int
+	gone    bool
 	// What became of it.
 	end     string
 	paused  int // how many grants it had reported when it was stopped; 0: it was not
@@ -69,7 +71,8 @@ func (f *fleet) start() error {
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), workerEnv+"="+f.dir)
 	cmd.Stderr = os.Stderr
-	p := &process{cmd: cmd}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the parent, which ends the workers
+	p := &process{cmd: cmd, started: time.Now()}
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
@@ -122,8 +125,7 @@ func (f *fleet) handle(e event) error {
 	case e.said.Grant != nil:
 		p.grants = append(p.grants, *e.said.Grant)
 		f.ledger.grant(p, *e.said.Grant)
-		old := p.grants[max(p.paused-1, 0)]
-		if p.paused > 0 && !p.healed && (e.said.Grant.Code != old.Code || e.said.Grant.Token != old.Token) {
+		if p.paused > 0 && !p.healed && !e.said.Grant.continues(p.oldGrant()) {
 			p.healed = true
 			return f.assignAll() // what was kept for it
 		}
@@ -166,6 +168,9 @@ func (f *fleet) assignAll() error {
 	return nil
 }
 
+// continues says whether g is the same owner's turn at the same code as old.
+func (g grant) continues(old grant) bool { return g.Code == old.Code && g.Token == old.Token }
+
 func (p *process) grant() grant { return p.grants[len(p.grants)-1] }
 
 // oldGrant is the last grant before the process was stopped.
@@ -203,8 +208,24 @@ func (f *fleet) stop(p *process) error {
 	}
 	p.paused = len(p.grants)
 	f.signal(p, syscall.SIGSTOP)
-	time.Sleep(20 * time.Millisecond) // a signal takes a moment to arrive
-	return lock.Close()               // unlocks
+	return errors.Join(awaitStopped(p.cmd.Process.Pid), lock.Close()) // unlocks
+}
+
+// awaitStopped returns when a process has obeyed SIGSTOP: until then it could still lock.
+func awaitStopped(pid int) error {
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return fmt.Errorf("stopping worker %d: %w", pid, err)
+		case status.Stopped():
+			return nil
+		default:
+			return fmt.Errorf("stopping worker %d: it has ended", pid)
+		}
+	}
 }
 
 // close asks a worker to finish, and to give its code back.

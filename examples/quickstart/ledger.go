@@ -23,11 +23,17 @@ type span struct {
 
 func newLedger() ledger { return ledger{owner: make(map[snowflake.ID]*process)} }
 
-// grant notes a grant. A higher ceiling of the same token is the same span.
+// grant notes a grant. A higher ceiling of the same token is the same span. A lower one
+// has been overtaken on its way.
 func (l *ledger) grant(p *process, g grant) {
 	for i := range l.spans {
 		if s := &l.spans[i]; s.owner == p && s.Code == g.Code && s.Token == g.Token {
-			s.Ceiling = g.Ceiling
+			if g.Ceiling.After(s.Ceiling) {
+				s.Ceiling = g.Ceiling
+			}
+			if s.Acquired.IsZero() { // later it says that a suspended lease is back
+				s.Acquired = g.Acquired
+			}
 			return
 		}
 	}

@@ -78,7 +78,7 @@ func run(ctx context.Context) (err error) {
 	if err := f.story(ctx, len(rows)); err != nil {
 		return err
 	}
-	return f.report(ctx, db, len(rows))
+	return f.report(ctx, db, rows)
 }
 
 // story is what happens to the workers while they work.
@@ -99,7 +99,8 @@ func (f *fleet) story(ctx context.Context, total int) error {
 	}
 	f.killed = f.busy()
 	f.kill(f.killed) // SIGKILL: it gives nothing back
-	if err := f.start(); err != nil {
+	var err error
+	if f.replacement, err = f.startAndWait(until); err != nil { // another code, at once
 		return err
 	}
 	if err := until("two fifths are in", share(40)); err != nil {

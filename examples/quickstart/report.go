@@ -18,41 +18,22 @@ import (
 const clockFormat = "15:04:05.000"
 
 // report shows what happened, and fails if something is wrong with the table.
-func (f *fleet) report(ctx context.Context, db *sql.DB, lines int) error {
+func (f *fleet) report(ctx context.Context, db *sql.DB, input []row) error {
 	var rows, distinct int
 	var oldest, newest snowflake.ID
 	err := db.QueryRowContext(ctx, "SELECT count(*), count(DISTINCT id), min(id), max(id) FROM lines").Scan(&rows, &distinct, &oldest, &newest)
 	if err != nil {
 		return err
 	}
-	perCode := make(map[int]int)
-	ids, err := db.QueryContext(ctx, "SELECT id FROM lines")
+	perCode, err := f.checkRows(ctx, db, input)
 	if err != nil {
-		return err
-	}
-	defer ids.Close() //nolint:errcheck // only read from
-	for ids.Next() {
-		var id snowflake.ID
-		if err := ids.Scan(&id); err != nil {
-			return err
-		}
-		if f.ledger.owner[id] == nil && !f.unreported(id) {
-			return fmt.Errorf("key %d is in the table, but nobody has minted it", id)
-		}
-		parts, err := layout().Unpack(id)
-		if err != nil {
-			return err
-		}
-		perCode[parts.Worker]++
-	}
-	if err := ids.Err(); err != nil {
 		return err
 	}
 
 	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
 	line("")
-	line("rows in the table\t%d\tof %d lines", rows, lines)
+	line("rows in the table\t%d\tof %d lines", rows, len(input))
 	line("distinct keys\t%d\tand %d minted in all, none twice", distinct, len(f.ledger.owner))
 	for code := range codes {
 		line("rows under code %d\t%d", code, perCode[code])
@@ -64,6 +45,9 @@ func (f *fleet) report(ctx context.Context, db *sql.DB, lines int) error {
 	}
 	line("")
 	f.takeover(line, "killed", f.killed)
+	first := f.replacement.grants[0]
+	line("its replacement\tprocess %d\thad code %d, token %d, %v after its start", f.replacement.cmd.Process.Pid, first.Code, first.Token,
+		first.Acquired.Sub(f.replacement.started).Round(time.Millisecond))
 	f.takeover(line, "stopped", f.stopped)
 	line("the stopped worker\tresumed, refused:\t%s", cmp.Or(f.stopped.refused, "never, it had its new code before it needed a key"))
 	now := f.stopped.grant()
@@ -85,16 +69,50 @@ func (f *fleet) report(ctx context.Context, db *sql.DB, lines int) error {
 	switch {
 	case rows != distinct:
 		return fmt.Errorf("a key repeats: %d rows have %d keys", rows, distinct)
-	case rows != lines:
-		return fmt.Errorf("%d of %d lines are in the table", rows, lines)
+	case rows != len(input):
+		return fmt.Errorf("%d of %d lines are in the table", rows, len(input))
 	}
 	for _, p := range []*process{f.killed, f.stopped} {
-		if before, after := f.ledger.lastSpan(p), f.ledger.after(p); after.Floor.Before(before.Ceiling) {
+		before, after := f.ledger.lastSpan(p), f.ledger.after(p)
+		switch {
+		case after.Floor.Before(before.Ceiling):
 			return fmt.Errorf("code %d was used from %v on, below the ceiling %v of its owner", before.Code, after.Floor, before.Ceiling)
+		case after.Acquired.Before(after.Floor):
+			return fmt.Errorf("code %d was acquired at %v, before its ceiling %v had passed", before.Code, after.Acquired, after.Floor)
 		}
 	}
 	fmt.Println("\nno key repeats, no line is missing, and every key lies inside its owner's grant")
 	return nil
+}
+
+// checkRows compares the table with the input and the ledger, and counts the rows of each
+// code.
+func (f *fleet) checkRows(ctx context.Context, db *sql.DB, input []row) (map[int]int, error) {
+	perCode := make(map[int]int)
+	table, err := db.QueryContext(ctx, "SELECT id, line, kind, text FROM lines")
+	if err != nil {
+		return nil, err
+	}
+	defer table.Close() //nolint:errcheck // only read from
+	for table.Next() {
+		var id snowflake.ID
+		var r row
+		if err := table.Scan(&id, &r.Line, &r.Kind, &r.Text); err != nil {
+			return nil, err
+		}
+		if r.Line < 1 || r.Line > len(input) || r != input[r.Line-1] {
+			return nil, fmt.Errorf("line %d is not in the table as it was in the input", r.Line)
+		}
+		if f.ledger.owner[id] == nil && !f.unreported(id) {
+			return nil, fmt.Errorf("key %d is in the table, but nobody has minted it", id)
+		}
+		parts, err := layout().Unpack(id)
+		if err != nil {
+			return nil, err
+		}
+		perCode[parts.Worker]++
+	}
+	return perCode, table.Err()
 }
 
 // unreported says whether a key can be of the chunk that the killed worker had
@@ -107,8 +125,10 @@ func (f *fleet) unreported(id snowflake.ID) bool {
 
 func (f *fleet) takeover(line func(string, ...any), what string, p *process) {
 	before, after := f.ledger.lastSpan(p), f.ledger.after(p)
-	line("code %d of the %s\tceiling %s\tnext owner from %s on, token %d after %d", before.Code, what,
-		before.Ceiling.Local().Format(clockFormat), after.Floor.Local().Format(clockFormat), after.Token, before.Token)
+	// Its ceiling, as it was stored last, is the next owner's floor.
+	line("code %d of the %s\tceiling %s\tacquired again at %s, %v later, by process %d (token %d after %d)",
+		before.Code, what, after.Floor.Local().Format(clockFormat), after.Acquired.Local().Format(clockFormat),
+		after.Acquired.Sub(after.Floor).Round(time.Millisecond), after.owner.cmd.Process.Pid, after.Token, before.Token)
 }
 
 func codesOf(p *process) string {

@@ -15,7 +15,8 @@ import (
 	"sync"
 	"time"
 
-	_ "modernc.org/sqlite"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/snowfence/snowflake"
 )
@@ -40,6 +41,7 @@ type grant struct {
 	Code           int
 	Token          uint64
 	Floor, Ceiling time.Time
+	Acquired       time.Time `json:",omitzero"` // zero: it is a renewal
 }
 
 // work is a service in small: it leases a code, mints a key for each line that it is
@@ -62,7 +64,10 @@ func work(dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	lease, err := snowflake.AcquireLease(ctx, store, snowflake.LeaseConfig{Layout: layout(), TTL: ttl, Renew: renew})
+	lease, err := snowflake.AcquireLease(ctx, store, snowflake.LeaseConfig{
+		Layout: layout(), TTL: ttl, Renew: renew,
+		Hooks: &snowflake.Hooks{LeaseAcquired: tell.acquired},
+	})
 	if err != nil {
 		return err
 	}
@@ -107,7 +112,7 @@ func (m *minter) report() error {
 		return nil
 	}
 	m.last = g
-	return m.tell.say(message{Grant: &grant{g.Code, g.Token, g.Floor, g.Ceiling}})
+	return m.tell.say(message{Grant: &grant{Code: g.Code, Token: g.Token, Floor: g.Floor, Ceiling: g.Ceiling}})
 }
 
 // next mints a key. Errors that pass by themselves are waited out: a service would
@@ -152,11 +157,20 @@ func (m *minter) insert(ctx context.Context, db *sql.DB, c chunk) (ids []snowfla
 		_, err := tx.ExecContext(ctx,
 			"INSERT INTO lines (id, line, kind, text) VALUES (?, ?, ?, ?) ON CONFLICT (line) DO NOTHING", ids[i], r.Line, r.Kind, r.Text)
 		if err != nil {
-			m.gen.ReportDuplicate(ids[i])
+			if keyRepeats(err) {
+				m.gen.ReportDuplicate(ids[i]) // what every service should do: it is counted, and alerts
+			}
 			return nil, fmt.Errorf("line %d, key %d: %w", r.Line, ids[i], err)
 		}
 	}
 	return ids, tx.Commit()
+}
+
+// keyRepeats says whether the constraint on the key has fired.
+func keyRepeats(err error) bool {
+	var refused *sqlite.Error
+	return errors.As(err, &refused) &&
+		(refused.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || refused.Code() == sqlite3.SQLITE_CONSTRAINT_ROWID)
 }
 
 // createTable makes the table. In SQLite an INTEGER PRIMARY KEY is the row's own 64-bit
@@ -194,6 +208,12 @@ type teller struct {
 }
 
 func newTeller(w io.Writer) *teller { return &teller{out: json.NewEncoder(w)} }
+
+// acquired is a hook: the lease holds a code, the first one or a fresh one.
+func (t *teller) acquired(g snowflake.Grant) {
+	// If nobody listens any more, the worker is about to end.
+	_ = t.say(message{Grant: &grant{g.Code, g.Token, g.Floor, g.Ceiling, time.Now()}})
+}
 
 func (t *teller) say(m message) error {
 	t.mu.Lock()
