@@ -5,7 +5,7 @@ LINT := $(BIN)/golangci-lint
 LINT_VERSION := v2.15.0
 MODULES := $(shell sed -n 's/^[[:space:]]*use[[:space:]]*\(\..*\)/\1/p; s/^[[:space:]]\{1,\}\(\.[^ ]*\)$$/\1/p' go.work)
 
-.PHONY: test vet race 386 sim cross alone lint fuzz bench quickstart
+.PHONY: test vet race 386 sim mutants cross alone lint fuzz bench quickstart
 
 # The command that README gives and CI calls.
 test: vet race 386 cross alone
@@ -49,6 +49,10 @@ N ?= 1000
 SEED ?= 1
 sim:
 	$(GO) test -timeout 0 -v ./internal/sim -sim.seeds $(N) -sim.seed $(SEED)
+
+# Breaks the protocol in one named way after the other: the simulator must find each.
+mutants:
+	$(GO) run ./internal/sim/mutants
 
 # A minute for each fuzz target, or FUZZTIME.
 FUZZTIME ?= 1m

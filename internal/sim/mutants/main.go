@@ -1,0 +1,150 @@
+// Mutants breaks the protocol in one named way at a time, in a copy of the code, and
+// shows that the simulator finds each break within a number of seeds. Run it in the root
+// of the module:
+//
+//	go run ./internal/sim/mutants
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// mutant replaces text that stands in a file exactly once.
+type mutant struct{ name, file, old, new string }
+
+var mutants = []mutant{
+	{"floor one tick below the stored ceiling", "acquire.go",
+		"	floor := stored\n", "	floor := stored - 1\n"},
+	{"floor not looked at", "claim.go",
+		"	belowFloor := tick < s.floor\n", "	belowFloor := false\n"},
+	{"floor within MaxAhead taken as reached", "claim.go",
+		"	belowFloor := tick < s.floor\n", "	belowFloor := tick < s.floor-g.maxAhead/f.tick\n"},
+	{"ceiling not looked at", "claim.go",
+		"	case tick >= s.ceiling:\n", "	case false:\n"},
+	{"ceiling itself claimed", "claim.go",
+		"s.ceiling = f.floorTick(nanos(grant.Ceiling))", "s.ceiling = f.floorTick(nanos(grant.Ceiling)) + 1"},
+	{"ceiling revealed before it is durable", "renew.go",
+		"	stored, err := l.swap(ctx, h.record, next)\n",
+		"	durable := h.record\n	h.record.Ceiling = next.Ceiling\n	l.reveal()\n	h.record = durable\n	stored, err := l.swap(ctx, h.record, next)\n"},
+	{"read-back reveals more than it shows", "renew.go",
+		"		if !l.renewed(current, h.unanswered) {\n",
+		"		current.Ceiling = current.Ceiling.Add(l.cfg.TTL)\n		if !l.renewed(current, h.unanswered) {\n"},
+	{"acquire reveals more than was stored", "acquire.go",
+		"	l.held = &holding{record: got,", "	got.Ceiling = got.Ceiling.Add(l.cfg.TTL)\n	l.held = &holding{record: got,"},
+	{"read-back without comparing nonces", "renew.go",
+		"	case current.Nonce != h.record.Nonce:\n", "	case false:\n"},
+	{"one nonce for all", "acquire.go",
+		"	return hex.EncodeToString(nonce[:])\n", "	return hex.EncodeToString(nonce[:0]) + \"nonce\"\n"},
+	{"token not raised", "acquire.go",
+		"Token: old.Token + 1,", "Token: old.Token,"},
+	{"renewal lowers the ceiling", "renew.go",
+		"		l.frame.ceilTick(nanos(h.record.Ceiling)),\n", "		0,\n"},
+	{"release below what was claimed", "workerlease.go",
+		"tick := max(h.floor, l.frame.ceilTick(nanos(unused)))", "tick := h.floor"},
+	{"release one tick low", "snowflake.go",
+		"	unused := g.state.tick + 1 //", "	unused := g.state.tick //"},
+	{"sequence reset on a new grant pointer", "claim.go",
+		"	s.grant, s.openUntil, s.untold = grant, 0, true\n", "	s.grant, s.openUntil, s.untold = grant, 0, true\n	s.sequence = 0\n"},
+	{"sequence reset on a refusal", "claim.go",
+		"		s.counters.refused(err)\n		return claim{}, err\n", "		s.sequence = 0\n		s.counters.refused(err)\n		return claim{}, err\n"},
+	{"sequence wraps inside a tick", "claim.go",
+		"		tick, sequence = tick+1, 0\n", "		sequence = 0\n"},
+	{"new code goes on in the same tick", "claim.go",
+		"	case sequence > f.maxSequence, grant.Code != s.code:\n", "	case sequence > f.maxSequence:\n"},
+	{"a step back restarts its tick", "claim.go",
+		"	case current > tick:\n", "	case current != tick:\n"},
+}
+
+var foundBy = regexp.MustCompile(`seed (\d+): (.*)`)
+
+func main() {
+	log.SetFlags(0)
+	seeds := flag.Int("seeds", 200, "how many seeds each mutant may take")
+	flag.Parse()
+	survived := 0
+	for _, m := range mutants {
+		found, err := m.try(*seeds)
+		if err != nil {
+			log.Fatalf("%s: %v", m.name, err)
+		}
+		if found == "" {
+			survived++
+			found = "SURVIVED"
+		}
+		fmt.Printf("%-42s %s\n", m.name, found)
+	}
+	fmt.Printf("%d passed, %d failed\n", len(mutants)-survived, survived)
+	if survived > 0 {
+		os.Exit(1)
+	}
+}
+
+// try returns how the simulator finds the mutant, "" if it does not.
+func (m mutant) try(seeds int) (found string, err error) {
+	dir, err := os.MkdirTemp("", "snowflake-mutant-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := m.copyTo(dir); err != nil {
+		return "", err
+	}
+	began := time.Now()
+	test := exec.Command("go", "test", "-timeout", "5m", "./internal/sim", "-sim.seeds", fmt.Sprint(seeds)) //nolint:perfsprint // not often
+	test.Dir = dir
+	test.Env = append(os.Environ(), "GOWORK=off")
+	out, err := test.CombinedOutput()
+	if err == nil {
+		return "", nil
+	}
+	match := foundBy.FindSubmatch(out)
+	if match == nil {
+		return "", fmt.Errorf("it does not run: %s", out)
+	}
+	return fmt.Sprintf("seed %-3s %4.1fs  %.70s", match[1], time.Since(began).Seconds(), match[2]), nil
+}
+
+// copyTo copies the root package and the simulator, with the break.
+func (m mutant) copyTo(dir string) error {
+	applied := false
+	for _, pattern := range []string{"go.mod", "go.sum", "*.go", "internal/sim/*.go"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") && filepath.Dir(name) == "." {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			if name == m.file {
+				if n := strings.Count(string(text), m.old); n != 1 {
+					return fmt.Errorf("the text to break stands %d times in %s, must once: bring the mutant up to date", n, name)
+				}
+				text = []byte(strings.Replace(string(text), m.old, m.new, 1))
+				applied = true
+			}
+			if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o750); err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	if !applied {
+		return fmt.Errorf("there is no %s here: run it in the root of the module", m.file)
+	}
+	return nil
+}
