@@ -141,10 +141,12 @@ var errFormat = errors.New("the table was written by a newer release: use that o
 
 // check finds out whether the tables have all columns and no row of another format.
 func (s *store) check(ctx context.Context) error {
-	for table, columns := range map[string]string{
-		s.lease: "region, worker, " + leaseColumns + ", updated_at", s.mark: "code, " + markColumns + ", updated_at",
+	for _, of := range []struct{ table, columns string }{
+		{s.lease, "region, worker, " + leaseColumns + ", updated_at"},
+		{s.mark, "code, " + markColumns + ", updated_at"},
 	} {
-		statement := "SELECT " + columns + " FROM " + table + " WHERE format <> " + strconv.Itoa(format) //nolint:gosec // names that tables() has looked at
+		table := of.table
+		statement := "SELECT " + of.columns + " FROM " + table + " WHERE format <> " + strconv.Itoa(format) //nolint:gosec // names that tables() has looked at
 		rows, err := s.db.QueryContext(ctx, statement)
 		if err != nil {
 			return fmt.Errorf("table %s: %w", table, err)
