@@ -196,6 +196,15 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, g.Health(), ErrClosed)
 	require.EqualValues(t, 3, g.Stats().Errors.Closed)
 
+	t.Run("though its lease never ends, and its tick has room", func(t *testing.T) {
+		g, err := New(t.Context(), static(NoHighWater(), clk))
+		require.NoError(t, err)
+		mustNext(t, g)
+		mustNext(t, g)
+		require.NoError(t, g.Close(t.Context()))
+		_, err = g.Next()
+		require.ErrorIs(t, err, ErrClosed)
+	})
 	t.Run("nothing claimed", func(t *testing.T) {
 		lease := newHandLease(day(7))
 		g, err := New(t.Context(), Config{Lease: lease, Clock: clk})

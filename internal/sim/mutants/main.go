@@ -57,6 +57,8 @@ var mutants = []mutant{
 		"		s.counters.refused(err)\n		return claim{}, err\n", "		s.sequence = 0\n		s.counters.refused(err)\n		return claim{}, err\n"},
 	{"sequence wraps inside a tick", "claim.go",
 		"		tick, sequence = tick+1, 0\n", "		sequence = 0\n"},
+	{"window runs past the last sequence number", "snowflake.go",
+		"s.sequence >= g.frame.maxSequence || ", ""},
 	{"new code goes on in the same tick", "claim.go",
 		"	case sequence > f.maxSequence, grant.Code != s.code:\n", "	case sequence > f.maxSequence:\n"},
 	{"a step back restarts its tick", "claim.go",
