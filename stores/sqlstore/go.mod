@@ -22,6 +22,7 @@ require (
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	github.com/snowfence/snowflake/internal/servers v0.0.0-00010101000000-000000000000
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
@@ -34,3 +35,5 @@ require (
 replace github.com/snowfence/snowflake => ../../
 
 replace github.com/snowfence/snowflake/snowflaketest => ../../snowflaketest
+
+replace github.com/snowfence/snowflake/internal/servers => ../../internal/servers

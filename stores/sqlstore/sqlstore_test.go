@@ -14,6 +14,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/snowfence/snowflake"
+	"github.com/snowfence/snowflake/internal/servers"
 	"github.com/snowfence/snowflake/snowflaketest"
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
@@ -36,11 +37,11 @@ var (
 	}}
 	onPostgres = database{"PostgreSQL", Postgres, "pgx", func(t *testing.T) string {
 		t.Helper()
-		return need(t, startPostgres()).postgresAddress()
+		return need(t, postgres).DSN()
 	}}
 	onMariaDB = database{"MariaDB", MySQL, "mysql", func(t *testing.T) string {
 		t.Helper()
-		return need(t, startMariaDB()).mariaAddress()
+		return need(t, mariaDB).DSN()
 	}}
 	// The ways in which the same servers are used.
 	onPostgresSimply = database{"PostgreSQL with the simple protocol", Postgres, "pgx", func(t *testing.T) string {
@@ -53,13 +54,13 @@ var (
 	}}
 	onPgBouncer = database{"PostgreSQL behind PgBouncer in transaction mode", Postgres, "pgx", func(t *testing.T) string {
 		t.Helper()
-		return need(t, startPgBouncer()).postgresAddress() + "&default_query_exec_mode=exec"
+		return need(t, pgBouncer).DSN()
 	}}
 	onMariaDBFound = database{"MariaDB that counts found rows and is sent text", MySQL, "mysql", func(t *testing.T) string {
 		t.Helper()
 		return onMariaDB.address(t) + "?clientFoundRows=true&interpolateParams=true"
 	}}
-	servers = []database{onSQLite, onPostgres, onMariaDB}
+	databases = []database{onSQLite, onPostgres, onMariaDB}
 )
 
 func (d database) connect(t *testing.T, address string) *sql.DB {
@@ -99,13 +100,13 @@ func (d database) pair(t *testing.T) (a, b Store) {
 // onEach runs a test on every database.
 func onEach(t *testing.T, test func(t *testing.T, d database)) {
 	t.Helper()
-	for _, d := range servers {
+	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) { test(t, d) })
 	}
 }
 
 func TestLeaseStore(t *testing.T) {
-	for _, d := range append(servers, onPostgresSimply, onPgBouncer, onMariaDBFound) {
+	for _, d := range append(databases, onPostgresSimply, onPgBouncer, onMariaDBFound) {
 		t.Run(d.name, func(t *testing.T) {
 			snowflaketest.TestLeaseStoreShared(t, func(t *testing.T) (a, b snowflake.LeaseStore) { return d.pair(t) })
 		})
@@ -132,7 +133,7 @@ func inner(t *testing.T, s Store) *store {
 }
 
 func TestHighWaterStore(t *testing.T) {
-	for _, d := range append(servers, onPgBouncer, onMariaDBFound) {
+	for _, d := range append(databases, onPgBouncer, onMariaDBFound) {
 		t.Run(d.name, func(t *testing.T) {
 			snowflaketest.TestHighWaterStoreShared(t, func(t *testing.T) (a, b snowflake.HighWaterStore) {
 				one, other := d.pair(t)
@@ -500,8 +501,9 @@ func TestReplicasAreNotBelieved(t *testing.T) {
 	}
 	t.Run("PostgreSQL", func(t *testing.T) {
 		_, o := prepare(t, onPostgres)
-		replica := startReplica(t, startPostgres())
-		s, err := Open(t.Context(), onPostgres.connect(t, replica.postgresAddress()), Postgres, o)
+		replica := need(t, func() (*servers.Server, error) { return servers.PostgresReplica(need(t, postgres)) })
+		t.Cleanup(replica.Stop)
+		s, err := Open(t.Context(), onPostgres.connect(t, replica.DSN()), Postgres, o)
 		require.NoError(t, err)
 		refused(t, s)
 		_, err = s.Swap(t.Context(), snowflake.Record{}, someRecord(18))

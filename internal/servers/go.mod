@@ -1,0 +1,3 @@
+module github.com/snowfence/snowflake/internal/servers
+
+go 1.26.0

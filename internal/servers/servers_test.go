@@ -1,0 +1,120 @@
+//go:build unix
+
+package servers
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func started(t *testing.T, start func() (*Server, error)) *Server {
+	t.Helper()
+	s, err := start()
+	var missing *MissingError
+	if errors.As(err, &missing) {
+		t.Skip(missing)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Each server answers, survives a kill with its port, and leaves nothing behind.
+func TestServers(t *testing.T) {
+	if os.Getenv("SERVERS_CHILD") != "" {
+		return
+	}
+	for name, start := range map[string]func() (*Server, error){
+		"PostgreSQL": func() (*Server, error) { return Postgres("fsync=off") },
+		"MariaDB":    MariaDB,
+		"Redis":      func() (*Server, error) { return Redis("appendonly=yes", "appendfsync=always") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := started(t, start)
+			if err := s.listens(); err != nil {
+				t.Fatal(err)
+			}
+			address := s.Address()
+			if err := s.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Restart(); err != nil {
+				t.Fatal(err)
+			}
+			if s.Address() != address {
+				t.Fatalf("restarted at %s, was at %s", s.Address(), address)
+			}
+			pid := s.pid
+			s.Stop()
+			gone(t, pid, s.dir)
+		})
+	}
+}
+
+func TestPostgresHasReplicasAndPoolers(t *testing.T) {
+	primary := started(t, func() (*Server, error) { return Postgres("fsync=off") })
+	replica := started(t, func() (*Server, error) { return PostgresReplica(primary) })
+	pooler := started(t, func() (*Server, error) { return PgBouncer(primary) })
+	if err := replica.Promote(); err != nil {
+		t.Fatal(err)
+	}
+	if err := pooler.listens(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A server does not outlive the process that started it, even if that is killed.
+func TestServersEndWithTheirStarter(t *testing.T) {
+	if os.Getenv("SERVERS_CHILD") != "" {
+		s, err := Redis()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stdout.WriteString("dir=" + s.dir + "\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	started(t, func() (*Server, error) { return Redis() }).Stop() // is it installed?
+	cmd := exec.Command(os.Args[0], "-test.run=^TestServersEndWithTheirStarter$", "-test.v")
+	cmd.Env = append(os.Environ(), "SERVERS_CHILD=1")
+	said, _ := cmd.Output() // It was killed.
+	_, dir, found := strings.Cut(string(said), "dir=")
+	if !found {
+		t.Fatalf("the child said %q", said)
+	}
+	gone(t, 0, strings.TrimSpace(strings.SplitN(dir, "\n", 2)[0]))
+}
+
+func TestMissingProgram(t *testing.T) {
+	_, err := find("package-of-it", "no-such-program")
+	var missing *MissingError
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "Debian package package-of-it") {
+		t.Fatal(err)
+	}
+}
+
+// gone waits for the end of a process and a folder.
+func gone(t *testing.T, pid int, dir string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		_, err := os.Stat(dir)
+		if os.IsNotExist(err) && (pid == 0 || syscall.Kill(pid, 0) != nil) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d or folder %s is still there", pid, dir)
+		}
+	}
+}
