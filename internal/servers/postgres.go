@@ -34,9 +34,10 @@ func Postgres(settings ...string) (*Server, error) {
 	})
 }
 
-// PostgresReplica starts a hot standby of a PostgreSQL server, which follows it without
-// holding up its commits.
-func PostgresReplica(primary *Server, settings ...string) (*Server, error) {
+// PostgresReplica starts a hot standby of the PostgreSQL server that is reached at a port
+// of the loopback interface. It calls itself "replica", for the primary's
+// synchronous_standby_names.
+func PostgresReplica(port int, settings ...string) (*Server, error) {
 	backup, err := find("postgresql-client", "pg_basebackup", postgresFolders)
 	if err != nil {
 		return nil, err
@@ -47,7 +48,7 @@ func PostgresReplica(primary *Server, settings ...string) (*Server, error) {
 			return err
 		}
 		return s.run(backup, "-D", s.data(), "-R", "-X", "stream", "-c", "fast",
-			"-h", "127.0.0.1", "-p", strconv.Itoa(primary.port), "-U", "snowflake")
+			"-d", fmt.Sprintf("host=127.0.0.1 port=%d user=snowflake application_name=replica", port))
 	})
 }
 

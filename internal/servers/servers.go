@@ -46,13 +46,12 @@ type Server struct {
 // Address is host and port.
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
+// Port is the server's port of the loopback interface.
+func (s *Server) Port() int { return s.port }
+
 // DSN is what a client of the server's kind is given to connect to it: a URL for pgx and
 // go-redis, the driver's own form for go-sql-driver/mysql.
-func (s *Server) DSN() string { return s.DSNAt(s.port) }
-
-// DSNAt is DSN for those who reach the server through another port of the loopback
-// interface.
-func (s *Server) DSNAt(port int) string { return s.address(port) }
+func (s *Server) DSN() string { return s.address(s.port) }
 
 // Dir is the server's folder.
 func (s *Server) Dir() string { return s.dir }

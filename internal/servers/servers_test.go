@@ -61,7 +61,7 @@ func TestServers(t *testing.T) {
 
 func TestPostgresHasReplicasAndPoolers(t *testing.T) {
 	primary := started(t, func() (*Server, error) { return Postgres("fsync=off") })
-	replica := started(t, func() (*Server, error) { return PostgresReplica(primary) })
+	replica := started(t, func() (*Server, error) { return PostgresReplica(primary.Port()) })
 	pooler := started(t, func() (*Server, error) { return PgBouncer(primary) })
 	if err := replica.Promote(); err != nil {
 		t.Fatal(err)

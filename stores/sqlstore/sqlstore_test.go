@@ -501,7 +501,7 @@ func TestReplicasAreNotBelieved(t *testing.T) {
 	}
 	t.Run("PostgreSQL", func(t *testing.T) {
 		_, o := prepare(t, onPostgres)
-		replica := need(t, func() (*servers.Server, error) { return servers.PostgresReplica(need(t, postgres)) })
+		replica := need(t, func() (*servers.Server, error) { return servers.PostgresReplica(need(t, postgres).Port()) })
 		t.Cleanup(replica.Stop)
 		s, err := Open(t.Context(), onPostgres.connect(t, replica.DSN()), Postgres, o)
 		require.NoError(t, err)

@@ -1,0 +1,93 @@
+//go:build unix
+
+package faults
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/snowfence/snowflake/internal/servers"
+)
+
+var write = flag.Bool("faults.write", false, "write the results into docs/faults.md")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Tests wait more than they work.
+	_ = flag.Set("test.parallel", "8")
+	code := m.Run()
+	running.stop()
+	_ = os.RemoveAll(program.dir)
+	fmt.Print(results.table())
+	if *write && code == 0 {
+		if err := results.write("../docs/faults.md"); err != nil {
+			fmt.Println(err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// program is the worker, built once.
+var program struct {
+	once      sync.Once
+	dir, path string
+	err       error
+}
+
+func workerProgram() (string, error) {
+	program.once.Do(func() {
+		if program.dir, program.err = os.MkdirTemp("", "faults"); program.err != nil {
+			return
+		}
+		program.path = filepath.Join(program.dir, "worker")
+		args := []string{"build", "-o", program.path}
+		if raceDetector {
+			args = append(args, "-race")
+		}
+		if out, err := exec.Command("go", append(args, "./worker")...).CombinedOutput(); err != nil {
+			program.err = fmt.Errorf("building the worker: %w: %s", err, out)
+		}
+	})
+	return program.path, program.err
+}
+
+// running are the servers that tests share.
+var running serverList
+
+type serverList struct {
+	mu   sync.Mutex
+	list []server
+}
+
+func (l *serverList) add(s server) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, s)
+}
+
+func (l *serverList) stop() {
+	for _, s := range l.list {
+		s.Stop()
+	}
+}
+
+// need returns what start does, or skips the test if a program is not installed.
+func need[T any](t *testing.T, start func() (T, error)) T {
+	t.Helper()
+	s, err := start()
+	var missing *servers.MissingError
+	if errors.As(err, &missing) {
+		t.Skip(missing)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
