@@ -64,9 +64,15 @@ func TestStopAndContinue(t *testing.T) {
 		left := time.Now()
 		healed := stopped.mints()
 		require.Greater(t, stopped.grant().Token, taken.Token)
-		for _, w := range both {
-			w.leave()
-		}
+
+		killed := time.Now()
+		stopped.kill()
+		heir := f.start(nil, "")
+		heir.mints()
+		costs.note(b.kind, func(row *cost) {
+			row.ttl, row.reused, row.refused = f.plan.TTL, time.Since(killed), refused
+		})
+		f.leave([]*worker{both[1], heir})
 		results.add(result{
 			order: 20, fault: "SIGSTOP past the lease, a successor on the code, SIGCONT", store: b.kind, ids: f.audit(),
 			stopped: left.Sub(began) + healed, healed: healed,

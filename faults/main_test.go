@@ -15,7 +15,7 @@ import (
 	"github.com/snowfence/snowflake/internal/servers"
 )
 
-var write = flag.Bool("faults.write", false, "write the results into docs/faults.md")
+var write = flag.Bool("faults.write", false, "write the results into docs/faults.md and docs/stores.md")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -24,9 +24,9 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	running.stop()
 	_ = os.RemoveAll(program.dir)
-	fmt.Print(results.table())
+	fmt.Print(results.table(), costs.table())
 	if *write && code == 0 {
-		if err := results.write("../docs/faults.md"); err != nil {
+		if err := errors.Join(results.write("../docs/faults.md"), costs.write("../docs/stores.md")); err != nil {
 			fmt.Println(err)
 			code = 1
 		}
