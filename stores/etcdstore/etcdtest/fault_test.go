@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/snowfence/snowflake"
+	"github.com/snowfence/snowflake/internal/etcdserver"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -23,6 +24,19 @@ func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// kill kills a node, which lives again for the next test, however this one ends.
+func kill(t *testing.T, cluster *etcdserver.Cluster, i int) {
+	t.Helper()
+	require.NoError(t, cluster.Kill(i))
+	t.Cleanup(func() { _ = cluster.Restart(i) }) // an error if it runs
+}
+
+func pause(t *testing.T, cluster *etcdserver.Cluster, i int) {
+	t.Helper()
+	require.NoError(t, cluster.Pause(i))
+	t.Cleanup(func() { require.NoError(t, cluster.Resume(i)) })
 }
 
 // chain has many writers put one record on top of the other until stop is closed, each
@@ -88,7 +102,7 @@ func TestLosingNodesLosesNoWrite(t *testing.T) {
 	c.wait(ctx, t, 20)
 	leader, err := cluster.Leader(ctx)
 	require.NoError(t, err)
-	require.NoError(t, cluster.Kill(leader))
+	kill(t, cluster, leader)
 	c.wait(ctx, t, 50) // an election later
 	next, err := cluster.Leader(ctx)
 	require.NoError(t, err)
@@ -97,8 +111,8 @@ func TestLosingNodesLosesNoWrite(t *testing.T) {
 	c.wait(ctx, t, 20)
 
 	// Of two that are lost, nothing goes on, and nobody is told anything wrong.
-	require.NoError(t, cluster.Kill(leader))
-	require.NoError(t, cluster.Kill(next))
+	kill(t, cluster, leader)
+	kill(t, cluster, next)
 	survivor := store(t, connect(t, cluster.Endpoints()), prefix)
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	_, err = survivor.Records(short, 2)
@@ -142,7 +156,7 @@ func TestFiftyStartsWhileTheLeaderDies(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, cluster.Kill(leader))
+	kill(t, cluster, leader)
 	group.Wait()
 	require.NoError(t, cluster.Restart(leader))
 	require.False(t, t.Failed())
@@ -174,7 +188,7 @@ func TestPausedLeader(t *testing.T) {
 	old := store(t, connect(t, cluster.Endpoints()[leader:leader+1]), prefix)
 	require.Equal(t, []snowflake.Record{now}, records(t, old, 2))
 
-	require.NoError(t, cluster.Pause(leader))
+	pause(t, cluster, leader)
 	var others []string
 	for i, address := range cluster.Endpoints() {
 		if i != leader {

@@ -202,7 +202,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	cluster := one.start(t)
 	s := store(t, connect(t, cluster.Endpoints()), newPrefix())
 	now := swap(t, s, snowflake.Record{}, someRecord(17))
-	require.NoError(t, cluster.Pause(0))
+	pause(t, cluster, 0)
 	for name, call := range map[string]func(ctx context.Context) error{
 		"Swap":    func(ctx context.Context) error { _, err := s.Swap(ctx, now, someRecord(17)); return err },
 		"Records": func(ctx context.Context) error { _, err := s.Records(ctx, 2); return err },
