@@ -3,12 +3,17 @@
 package faults
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/snowfence/snowflake/internal/etcdserver"
 	"github.com/snowfence/snowflake/internal/servers"
 )
 
@@ -49,7 +54,42 @@ var (
 	mariaBackend = served(backend{kind: MariaDB, tellsTime: true, open: func(_ *testing.T, _ server, address string) Store {
 		return Store{Kind: MariaDB, Address: fmt.Sprintf("root@tcp(%s)/snowflake?timeout=%v", address, dialTimeout)}
 	}}, servers.MariaDB)
+	redisBackend = served(backend{kind: Redis, tellsTime: true, open: func(_ *testing.T, _ server, address string) Store {
+		return Store{Kind: Redis, Address: address}
+	}}, func() (*servers.Server, error) { return servers.Redis("appendonly=yes", "appendfsync=always") })
+	etcdBackend = served(backend{kind: Etcd, open: func(_ *testing.T, _ server, address string) Store {
+		return Store{Kind: Etcd, Address: address}
+	}}, func() (*etcd, error) { return startEtcd(1) })
 )
+
+// etcd is a cluster, whose address is that of all nodes, separated by commas.
+type etcd struct {
+	*etcdserver.Cluster
+	dir string
+}
+
+func startEtcd(nodes int) (*etcd, error) {
+	dir, err := os.MkdirTemp("", "etcd")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	cluster, err := etcdserver.Start(ctx, nodes, dir)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &etcd{cluster, dir}, nil
+}
+
+func (e *etcd) Address() string { return strings.Join(e.Endpoints(), ",") }
+func (e *etcd) Kill() error     { return e.Cluster.Kill(0) }
+func (e *etcd) Restart() error  { return e.Cluster.Restart(0) }
+
+func (e *etcd) Stop() {
+	e.Cluster.Stop()
+	_ = os.RemoveAll(e.dir)
+}
 
 // backends are all; remote are those behind a network.
 func backends() []backend {
@@ -57,11 +97,11 @@ func backends() []backend {
 }
 
 func remote() []backend {
-	return []backend{postgresBackend, mariaBackend}
+	return []backend{postgresBackend, mariaBackend, etcdBackend, redisBackend}
 }
 
-// served completes a backend whose server is of package servers.
-func served(b backend, start func() (*servers.Server, error)) backend {
+// served completes a backend that needs a server.
+func served[S server](b backend, start func() (S, error)) backend {
 	b.start = func() (server, error) { return start() }
 	b.share = sync.OnceValues(func() (server, error) {
 		s, err := b.start()

@@ -12,12 +12,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/snowfence/snowflake/internal/etcdserver"
 	"github.com/snowfence/snowflake/internal/servers"
 )
 
 var write = flag.Bool("faults.write", false, "write the results into docs/faults.md and docs/stores.md")
 
 func TestMain(m *testing.M) {
+	etcdserver.Main()
 	flag.Parse()
 	// Tests wait more than they work.
 	_ = flag.Set("test.parallel", "8")
