@@ -5,16 +5,30 @@ LINT := $(BIN)/golangci-lint
 LINT_VERSION := v2.15.0
 MODULES := $(shell sed -n 's/^[[:space:]]*use[[:space:]]*\(\..*\)/\1/p; s/^[[:space:]]\{1,\}\(\.[^ ]*\)$$/\1/p' go.work)
 
-.PHONY: test vet race 386 sim mutants cross alone lint fuzz bench quickstart
+# Modules whose tests start servers: see test-stores.
+SERVED := ./internal/servers ./internal/etcdserver $(filter ./stores/%,$(MODULES))
+
+.PHONY: test vet race test-stores faults 386 sim mutants cross alone lint fuzz bench quickstart
 
 # The command that README gives and CI calls.
-test: vet race 386 cross alone
+test: vet race test-stores 386 cross alone
 
 vet:
 	$(GO) vet $(addsuffix /...,$(MODULES))
 
 race:
-	$(GO) test -race -timeout 10m $(GOTESTFLAGS) $(addsuffix /...,$(MODULES))
+	$(GO) test -race -timeout 10m $(GOTESTFLAGS) $(addsuffix /...,$(filter-out $(SERVED) ./faults,$(MODULES)))
+
+# Stores on real servers, which the tests start: each store by itself, and then worker
+# processes under faults on all of them.
+test-stores:
+	$(GO) test -race -timeout 10m $(GOTESTFLAGS) $(addsuffix /...,$(SERVED))
+	$(GO) test -race -timeout 20m $(GOTESTFLAGS) ./faults/...
+
+# The same faults; the results become docs/faults.md and docs/stores.md. The machine should
+# have nothing else to do.
+faults:
+	$(GO) test -race -timeout 20m -count=1 ./faults -faults.write
 
 # A 32-bit build cannot use the race detector. The examples need cgo-free SQLite, which
 # builds there too, but it is the library that must not care.

@@ -28,6 +28,7 @@ func (l *WorkerLease) acquire(ctx context.Context) error {
 		outrun, err := l.tryAcquire(ctx)
 		switch {
 		case l.held != nil:
+			l.late = 0
 			l.count(func(s *LeaseStats) { s.Acquisitions++ })
 			l.reveal()
 			return nil

@@ -50,6 +50,7 @@ type WorkerLease struct {
 
 	// Of run, and of Release once run has ended.
 	held   *holding // nil: a code is being acquired
+	late   int      // requests given up on since it is
 	lapse  <-chan time.Time
 	clocks clockWitness
 }
@@ -295,7 +296,18 @@ func (l *WorkerLease) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ask sends one request and waits for the answer, at most for attemptLimit. One is in
+// attempt is how long a request may take. A renewal must leave time for others before the
+// deadline. An acquisition gives the store up to four times as long: if a crowd that starts at one
+// instant gave up on every answer and asked anew, a slow store would serve none of it.
+func (l *WorkerLease) attempt() time.Duration {
+	limit := attemptLimit
+	if l.held == nil {
+		limit <<= min(l.late, 2)
+	}
+	return min(l.cfg.Renew, limit)
+}
+
+// ask sends one request and waits for the answer, at most for one attempt. One is in
 // flight at a time: one that was given up on holds the place until it has ended, and
 // its answer is dropped.
 func ask[T any](ctx context.Context, l *WorkerLease, request func(context.Context) (T, error)) (T, error) {
@@ -304,7 +316,7 @@ func ask[T any](ctx context.Context, l *WorkerLease, request func(context.Contex
 		err   error
 	}
 	var none T
-	ctx, cancel := context.WithTimeout(ctx, min(l.cfg.Renew, attemptLimit))
+	ctx, cancel := context.WithTimeout(ctx, l.attempt())
 	defer cancel()
 	for mine := false; !mine; {
 		select {
@@ -327,6 +339,7 @@ func ask[T any](ctx context.Context, l *WorkerLease, request func(context.Contex
 		case a := <-answers:
 			return a.value, a.err
 		case <-ctx.Done():
+			l.late++
 			return none, fmt.Errorf("snowflake: lease store: no answer: %w", ctx.Err())
 		case <-l.lapse:
 			l.checkLapse()
