@@ -35,8 +35,8 @@
 //
 // The client repeats reads by itself. It repeats a transaction only where it takes it for not
 // sent or not served: there was no connection, or the token of its user had expired, or the
-// answer was Canceled or DeadlineExceeded though ctx has not ended, which a proxy may
-// say of a request that was served (retry.go and retry_interceptor.go of client/v3). A
+// answer was Canceled or DeadlineExceeded though ctx has not ended, which a server or proxy
+// may say of a request that was served (retry.go and retry_interceptor.go of client/v3). A
 // repeated transaction finds the record that the first has written. Swap sees that, and
 // returns an error that is not ErrConflict, as for every answer that was lost: the outcome is
 // unknown, and the lease reads back.

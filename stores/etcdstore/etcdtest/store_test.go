@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/snowfence/snowflake"
+	"github.com/snowfence/snowflake/internal/etcdserver"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -217,6 +219,43 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 	require.NoError(t, cluster.Resume(0))
 	require.Len(t, records(t, s, 2), 1)
+}
+
+// The package's comment says so to those who make users.
+func TestPermissionForThePrefixIsEnough(t *testing.T) {
+	ctx := limited(t)
+	cluster, err := etcdserver.Start(ctx, 1, t.TempDir())
+	require.NoError(t, err)
+	defer cluster.Stop()
+	admin := connect(t, cluster.Endpoints())
+	_, err = admin.RoleAdd(ctx, "ids")
+	require.NoError(t, err)
+	_, err = admin.RoleGrantPermission(ctx, "ids", "snowflake/", clientv3.GetPrefixRangeEnd("snowflake/"), clientv3.PermissionType(clientv3.PermReadWrite))
+	require.NoError(t, err)
+	for user, role := range map[string]string{"root": "root", "service": "ids"} {
+		// Nobody comes as root, and to hash its password takes the race detector seconds.
+		_, err = admin.UserAddWithOptions(ctx, user, "secret", &clientv3.UserAddOptions{NoPassword: user == "root"})
+		require.NoError(t, err)
+		_, err = admin.UserGrantRole(ctx, user, role)
+		require.NoError(t, err)
+	}
+	_, err = admin.AuthEnable(ctx)
+	require.NoError(t, err)
+
+	service, err := clientv3.New(clientv3.Config{Endpoints: cluster.Endpoints(), Username: "service", Password: "secret", Logger: zap.NewNop()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, service.Close()) }()
+	l, err := snowflake.AcquireLease(ctx, store(t, service, "snowflake"), snowflake.LeaseConfig{})
+	require.NoError(t, err)
+	require.NoError(t, l.Close(ctx))
+	for _, other := range []string{"snowflake2", "ids"} {
+		s := store(t, service, other)
+		_, err = s.Records(ctx, 2)
+		require.ErrorContains(t, err, "permission denied", other)
+		_, err = s.Swap(ctx, snowflake.Record{}, someRecord(17))
+		require.ErrorContains(t, err, "permission denied", other)
+		require.NotErrorIs(t, err, snowflake.ErrConflict)
+	}
 }
 
 // countingDialer counts the connections that are open.
