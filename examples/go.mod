@@ -3,8 +3,11 @@ module github.com/snowfence/snowflake/examples
 go 1.26.0
 
 require (
+	github.com/jackc/pgx/v5 v5.13.0
 	github.com/schollz/progressbar/v3 v3.19.1
-	github.com/snowfence/snowflake v0.0.0-00010101000000-000000000000
+	github.com/snowfence/snowflake v0.0.0
+	github.com/snowfence/snowflake/internal/servers v0.0.0-00010101000000-000000000000
+	github.com/snowfence/snowflake/stores/sqlstore v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 	modernc.org/sqlite v1.62.0
 )
@@ -12,17 +15,28 @@ require (
 require (
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.44.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
 	modernc.org/libc v1.80.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
 
 replace github.com/snowfence/snowflake => ../
+
+replace github.com/snowfence/snowflake/internal/servers => ../internal/servers
+
+replace github.com/snowfence/snowflake/snowflaketest => ../snowflaketest
+
+replace github.com/snowfence/snowflake/stores/sqlstore => ../stores/sqlstore
