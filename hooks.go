@@ -45,9 +45,10 @@ type Hooks struct {
 	DuplicateReported func(ID, Parts)
 }
 
-// LogHooks returns Hooks that log every event with stable messages and keys. nil
-// logs to slog.Default. Saturation, which can come a thousand times a second, is
-// logged once a second at most.
+// LogHooks returns Hooks that log every event with stable messages and keys, which
+// docs/monitoring.md lists. nil logs to slog.Default. Saturation, which can come a
+// thousand times a second, is logged once a second at most. The attributes of
+// RenewFailed and MarkFailed hold the store's own error text.
 func LogHooks(logger *slog.Logger) *Hooks {
 	if logger == nil {
 		logger = slog.Default()
@@ -86,7 +87,9 @@ func LogHooks(logger *slog.Logger) *Hooks {
 		MarkFailed:  func(err error) { log(slog.LevelWarn, "high-water mark not advanced", failure(err)) },
 		EpochEnding: func(left time.Duration) { log(slog.LevelWarn, "epoch ending", slog.Duration("left", left)) },
 		DuplicateReported: func(id ID, p Parts) {
-			log(slog.LevelError, "duplicate key reported", slog.Int64("id", int64(id)), slog.Time("time", p.Time),
+			// The ID is text, because JSON readers round numbers above 2^53. "time" is
+			// the handler's own key.
+			log(slog.LevelError, "duplicate key reported", slog.String("id", id.String()), slog.Time("minted", p.Time),
 				slog.Int("region", p.Region), slog.Int("worker", p.Worker), slog.Int("sequence", p.Sequence))
 		},
 	}

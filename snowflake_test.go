@@ -3,6 +3,7 @@ package snowflake
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"runtime"
@@ -607,11 +608,27 @@ func TestLogHooks(t *testing.T) {
 	for i, want := range []string{
 		"clock behind\" behind=1s max_wait=1ms", "saturated\" wait=1ms", "unhealthy\" error=", "healthy\"", "lease acquired\" code=7 token=1 floor=",
 		"lease renewal failed\" error=\"cut off\"", "lease lost\" region=1 worker=2 holder=host/1 until=2030", "forgot an acknowledged write\" region=1",
-		"mark not advanced\" error=", "epoch ending\" left=1h0m0s", "duplicate key reported\" id=5 time=",
+		"mark not advanced\" error=", "epoch ending\" left=1h0m0s", "duplicate key reported\" id=5 minted=",
 	} {
 		require.Contains(t, lines[i], want)
 	}
 	require.NotNil(t, LogHooks(nil))
+}
+
+// A reader of JSON gets the digits of the ID, and no key twice: "time" is the record's.
+func TestLogHooksInJSON(t *testing.T) {
+	const id = ID(1<<53 + 1)
+	var log bytes.Buffer
+	h := LogHooks(slog.New(slog.NewJSONHandler(&log, nil)))
+	h.DuplicateReported(id, Parts{Time: noon, Region: 1, Worker: 2, Sequence: 3})
+	require.Equal(t, 1, strings.Count(log.String(), `"time":`))
+	var line map[string]any
+	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
+	delete(line, "time")
+	require.Equal(t, map[string]any{
+		"level": "ERROR", "msg": "snowflake: duplicate key reported", "id": id.String(), "minted": noon.Format(time.RFC3339Nano),
+		"region": 1.0, "worker": 2.0, "sequence": 3.0,
+	}, line)
 }
 
 func TestSizeOfGenerator(t *testing.T) {
