@@ -182,9 +182,11 @@ func (g *Generator) revealMark(tick int64, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.markErr = err
-	if err == nil {
-		g.state.mark = max(g.state.mark, tick)
+	if err != nil {
+		g.state.counters.markFailures++
+		return
 	}
+	g.state.mark = max(g.state.mark, tick)
 }
 
 // markError says that a claim has run into the mark. Requires g.mu.

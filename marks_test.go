@@ -49,6 +49,7 @@ func TestMarkCannotBeAdvanced(t *testing.T) {
 	require.ErrorIs(t, err, errFull)
 	require.True(t, Retryable(err))
 	require.ErrorIs(t, g.Health(), ErrHighWater)
+	require.Positive(t, g.Stats().MarkFailures)
 	require.Equal(t, mark, marks.mark(3))
 
 	marks.setFail(nil)

@@ -33,8 +33,13 @@ type Stats struct {
 	Token   uint64    // of the grant
 	Floor   time.Time // first tick that may be claimed; zero: no grant yet
 	Ceiling time.Time // first tick that may not be claimed, by lease and mark; zero: none
-	Last    time.Time // start of the last claimed tick; zero: none yet
+	// Room is how far Ceiling lies after the clock: how long IDs can be had if no
+	// renewal succeeds any more. Negative: the clock is past it. 0 without a ceiling.
+	Room time.Duration
+	Last time.Time // start of the last claimed tick; zero: none yet
 
+	// MarkFailures counts attempts to advance the high-water mark that failed.
+	MarkFailures uint64
 	// EpochRemaining is how long the layout lasts by the clock.
 	EpochRemaining time.Duration
 	// Duplicates counts calls of ReportDuplicate.
@@ -69,6 +74,7 @@ type counters struct {
 	rollbacks                     uint64
 	lastRollback, largestRollback time.Duration
 	exhausted, duplicates         uint64
+	markFailures                  uint64
 }
 
 // claimed counts a claim.
@@ -130,7 +136,7 @@ func (g *Generator) Stats() Stats {
 	stats := Stats{
 		IDs: c.ids - c.abandoned, Errors: c.errors, Waits: c.waits, WaitSum: c.waitSum,
 		Rollbacks: c.rollbacks, LastRollback: c.lastRollback, LargestRollback: c.largestRollback,
-		Exhausted: c.exhausted, Duplicates: c.duplicates, Code: -1,
+		Exhausted: c.exhausted, Duplicates: c.duplicates, MarkFailures: c.markFailures, Code: -1,
 		EpochRemaining: max(time.Duration(g.frame.start(g.frame.lastTick+1)-now), 0),
 		Health:         health,
 	}
@@ -148,6 +154,7 @@ func (g *Generator) Stats() Stats {
 		stats.Floor = g.frame.time(s.floor)
 		if limit := min(s.ceiling, s.mark); limit <= g.frame.lastTick {
 			stats.Ceiling = g.frame.time(limit)
+			stats.Room = time.Duration(g.frame.start(limit) - now)
 		}
 	}
 	return stats
