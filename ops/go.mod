@@ -1,0 +1,26 @@
+module github.com/snowfence/snowflake/ops
+
+go 1.26.0
+
+require (
+	github.com/prometheus/client_golang v1.25.0
+	github.com/snowfence/snowflake v0.0.0
+	github.com/snowfence/snowflake/telemetry/snowflakeprom v0.0.0-00010101000000-000000000000
+	github.com/stretchr/testify v1.12.1
+	go.yaml.in/yaml/v3 v3.0.5
+)
+
+require (
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+replace github.com/snowfence/snowflake => ../
+
+replace github.com/snowfence/snowflake/telemetry/snowflakeprom => ../telemetry/snowflakeprom
