@@ -89,6 +89,8 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 	const book = "https://github.com/snowfence/snowflake/blob/main/docs/runbook.md#"
 	text, err := os.ReadFile("../docs/runbook.md")
 	require.NoError(t, err)
+	overview, err := os.ReadFile("../docs/monitoring.md")
+	require.NoError(t, err)
 	sections := map[string]string{}
 	for _, section := range strings.Split(string(text), "\n## ")[1:] {
 		title, body, _ := strings.Cut(section, "\n")
@@ -102,6 +104,8 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 		require.NotEmpty(t, r.Annotations["summary"], r.Alert)
 		require.NotEmpty(t, r.Annotations["description"], r.Alert)
 		require.Equal(t, book+strings.ToLower(r.Alert), r.Annotations["runbook_url"])
+		row := "| [" + r.Alert + "](runbook.md#" + strings.ToLower(r.Alert) + ") | " + r.Labels["severity"] + " |"
+		require.Contains(t, string(overview), row)
 		for _, question := range []string{"**Means.**", "**Safe already.**", "**Do.**", "**Over when.**"} {
 			require.Contains(t, sections[r.Alert], question, "%s", r.Alert)
 		}
