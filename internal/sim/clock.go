@@ -2,13 +2,15 @@ package sim
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // gate holds everybody who passes while it is shut: a process that stands still.
 type gate struct {
-	mu   sync.Mutex
-	shut chan struct{} // nil: open
+	mu    sync.Mutex
+	shut  chan struct{} // nil: open
+	until time.Time     // zero: for good
 }
 
 func (g *gate) pass() {
@@ -30,19 +32,35 @@ func (g *gate) stop(d time.Duration) {
 	if g.shut != nil {
 		return
 	}
-	shut := make(chan struct{})
-	g.shut = shut
-	time.AfterFunc(d, func() {
-		g.mu.Lock()
-		g.shut = nil
-		g.mu.Unlock()
-		close(shut)
-	})
+	g.shut = make(chan struct{})
+	g.until = time.Now().Add(d)
+	time.AfterFunc(d, func() { g.open(false) })
+}
+
+// stopForGood shuts the gate until open(true): a process that was killed.
+func (g *gate) stopForGood() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut == nil {
+		g.shut = make(chan struct{})
+	}
+	g.until = time.Time{}
+}
+
+func (g *gate) open(dead bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut == nil || g.until.IsZero() && !dead {
+		return
+	}
+	close(g.shut)
+	g.shut = nil
 }
 
 // clock is a machine's clock: virtual time, skewed, drifting, stepped and frozen.
 type clock struct {
 	gate *gate
+	tame time.Duration // how far it may be off; 0: as far as it gets
 
 	mu     sync.Mutex
 	offset time.Duration
@@ -60,6 +78,11 @@ func rightTime() time.Time { return time.Now().Round(0).Add(thirtyYears) }
 
 func (c *clock) Now() time.Time {
 	c.gate.pass()
+	return c.peek()
+}
+
+// peek reads the clock from outside of its process.
+func (c *clock) peek() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.read()
@@ -80,12 +103,21 @@ func (c *clock) step(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.offset += d
+	if c.tame > 0 {
+		c.offset = min(max(c.offset, -c.tame), c.tame)
+	}
 }
 
 // freeze lets the wall clock stand still for d, then jump to where it would be.
 func (c *clock) freeze(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.tame > 0 {
+		d = min(d, c.tame)
+	}
+	if time.Now().Before(c.thaw) {
+		return
+	}
 	c.frozen = c.read()
 	c.thaw = time.Now().Round(0).Add(d)
 }
@@ -102,5 +134,30 @@ type boottime struct{ *clock }
 
 func (c boottime) Elapsed() time.Duration {
 	c.gate.pass()
+	return time.Duration(time.Now().UnixNano())
+}
+
+// inside is the clock that a generator reads under its mutex. A process may stand still
+// there only while nobody else asks for the mutex: a bubble's time does not go on while a
+// goroutine waits for one. So it does where alone says so; callers in a crowd stand still
+// before they call.
+type inside struct {
+	*clock
+	alone *atomic.Bool
+}
+
+func (c inside) Now() time.Time {
+	if c.alone.Load() {
+		c.gate.pass()
+	}
+	return c.peek()
+}
+
+type insideBoottime struct{ inside }
+
+func (c insideBoottime) Elapsed() time.Duration {
+	if c.alone.Load() {
+		c.gate.pass()
+	}
 	return time.Duration(time.Now().UnixNano())
 }

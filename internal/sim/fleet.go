@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -14,325 +12,188 @@ import (
 // Report is what a run did.
 type Report struct {
 	Seed   uint64
+	Shape  string
 	IDs    int
-	Faults map[string]int // how often each kind happened
+	Claims int            // rows of IDs that somebody got at once
+	Hits   map[string]int // how often each fault was drawn, and each state reached
 	Errors map[string]int // what callers got instead of an ID
 }
 
-// The fleet: few codes, so that they change hands all the time, and few numbers in a
-// tick, so that ticks are full all the time.
 const (
-	regions  = 2
-	workers  = 5 // in a region, for
-	codes    = 4
-	troubled = 3 * time.Minute
-	settling = 2 * time.Minute
+	settling = 2 * time.Minute  // after the faults: by then every worker must have minted
 	echo     = 40 * time.Second // what began before may go on for so long: pauses, late writes
 	ttl      = 6 * time.Second
 	renew    = time.Second
 	skew     = 2 * time.Second
+	window   = time.Second
 	patience = 12 // renewal intervals in which a healthy worker must mint
 )
 
-func layout(random *rand.Rand) snowflake.Layout {
-	l := snowflake.DefaultLayout()
-	l.RegionBits, l.WorkerBits = 1, 2
-	l.SequenceBits = 1 + random.IntN(6)
-	// Long ticks bring owners of one code into one tick.
-	l.Tick = []time.Duration{time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond}[random.IntN(4)]
-	l.TimeBits = 63 - l.RegionBits - l.WorkerBits - l.SequenceBits
-	return l
-}
-
 // world is one run.
 type world struct {
-	layout  snowflake.Layout
-	stores  [regions]*store
+	ledger
+	stores  []*store // by region
+	marks   []*marks
 	quietAt time.Time
 	later   sync.WaitGroup // writes that will land
 
-	mu     sync.Mutex
-	report Report
-	seen   map[snowflake.ID]string
-	minted []minted
-	failed error
+	stateMu sync.Mutex
+	report  Report
+	adopted map[grantKey]bool // the grants that a generator has got
+	failed  error
 }
 
-type minted struct {
-	id    snowflake.ID
-	owner string
+type grantKey struct {
+	code  int
+	token uint64
 }
 
 // Run runs a seed. An error says which invariant was broken.
-func Run(seed uint64) (Report, error) {
+func Run(seed uint64, o Options) (Report, error) {
 	random := rand.New(rand.NewPCG(seed, 0))
+	s := draw(random, o)
 	w := &world{
-		layout: layout(random), quietAt: time.Now().Add(troubled), seen: make(map[snowflake.ID]string),
-		report: Report{Seed: seed, Faults: make(map[string]int), Errors: make(map[string]int)},
+		ledger: ledger{shape: s, index: make(map[string]int32)}, quietAt: time.Now().Add(s.troubled),
+		adopted: make(map[grantKey]bool),
+		report:  Report{Seed: seed, Shape: s.String(), Hits: make(map[string]int), Errors: make(map[string]int)},
+	}
+	for range s.regions {
+		w.stores, w.marks = append(w.stores, newStore()), append(w.marks, newMarks())
 	}
 	var processes sync.WaitGroup
-	for region := range regions {
-		w.stores[region] = newStore()
-		for worker := range workers {
-			p := &machine{
-				world: w, region: region, name: fmt.Sprintf("%d.%d", region, worker),
-				random: rand.New(rand.NewPCG(seed, uint64(1+region*workers+worker))),
+	for region := range s.regions {
+		weather := rand.New(rand.NewPCG(seed, uint64(1+region)<<32))
+		processes.Go(func() { w.weather(w.stores[region], weather) })
+		for worker := range s.workers {
+			m := &machine{
+				world: w, region: region, worker: worker, name: fmt.Sprintf("%d.%d", region, worker),
+				random: rand.New(rand.NewPCG(seed, uint64(1+region*s.workers+worker))),
 			}
-			processes.Go(p.live)
+			processes.Go(m.live)
 		}
 	}
 	processes.Wait()
 	w.later.Wait()
-	if w.failed == nil {
-		w.failed = w.checkGrants()
-	}
-	w.report.IDs = len(w.seen)
+	w.fail(w.check())
+	w.report.IDs, w.report.Claims = w.ids, len(w.runs)
 	return w.report, w.failed
+}
+
+// weather is what happens to a whole region: nobody reaches its store for a while, and a
+// store that forgets comes back as it was a little earlier.
+func (w *world) weather(s *store, random *rand.Rand) {
+	calm := 40 * time.Second // between two storms, at most
+	if w.shape.kind == forgetful {
+		calm = 20 * time.Second
+	}
+	for {
+		time.Sleep(upTo(random, calm))
+		if w.calm() {
+			return
+		}
+		if w.shape.kind == forgetful {
+			w.hit("store forgets")
+			s.forget(upTo(random, 2*ttl))
+			if random.IntN(2) == 0 {
+				continue
+			}
+		}
+		w.hit("partition of a region")
+		s.cut(upTo(random, 2*ttl))
+	}
 }
 
 func (w *world) calm() bool { return !time.Now().Before(w.quietAt) }
 
-func (w *world) count(fault string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.report.Faults[fault]++
+// hit counts a fault or a state.
+func (w *world) hit(name string) {
+	w.stateMu.Lock()
+	defer w.stateMu.Unlock()
+	w.report.Hits[name]++
 }
 
-func (w *world) fail(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// fail notes the first broken invariant.
+func (w *world) fail(err error) {
+	w.stateMu.Lock()
+	defer w.stateMu.Unlock()
 	if w.failed == nil {
-		w.failed = fmt.Errorf(format, args...)
+		w.failed = err
 	}
 }
 
-// mint notes an ID, and that it is new.
-func (w *world) mint(owner string, last, id snowflake.ID) {
-	w.mu.Lock()
-	before, repeated := w.seen[id]
-	w.seen[id] = owner
-	w.minted = append(w.minted, minted{id, owner})
-	w.mu.Unlock()
-	switch {
-	case repeated:
-		w.fail("%d was minted by %s and by %s", id, before, owner)
-	case id <= 0:
-		w.fail("%d of %s is not positive", id, owner)
-	case id <= last:
-		w.fail("%d of %s comes after %d", id, owner, last)
+// mint enters what a caller got.
+func (w *world) mint(owner int32, last snowflake.ID, ids []snowflake.ID) {
+	if err := w.add(owner, last, ids, time.Now()); err != nil {
+		w.fail(err)
 	}
 }
 
-// checkGrants holds every ID against the history of its store.
-func (w *world) checkGrants() error {
-	var spans [regions]map[int][]span
-	for region := range regions {
-		var err error
-		if spans[region], err = w.stores[region].spans(); err != nil {
-			return fmt.Errorf("region %d: %w", region, err)
-		}
+// check holds every ID against every other and, where stores forget nothing, against
+// their history.
+func (w *world) check() error {
+	if err := w.checkUnique(); err != nil || w.shape.kind == forgetful {
+		return err
 	}
-	for _, m := range w.minted {
-		parts, err := w.layout.Unpack(m.id)
-		if err != nil {
+	titles := make(map[int]title)
+	for region := range w.stores {
+		w.marks[region].titles(titles)
+		if err := w.stores[region].titles(w, region, titles); err != nil {
 			return err
 		}
-		inside := false
-		for _, s := range spans[parts.Region][parts.Worker] {
-			if s.owner == m.owner && !parts.Time.Before(s.floor) && parts.Time.Before(s.ceiling) {
-				inside = true
-				break
-			}
-		}
-		if !inside {
-			return fmt.Errorf("%d of %s (%v) is outside every grant that it had", m.id, m.owner, parts)
+	}
+	if err := w.checkGranted(titles, w.hit); err != nil {
+		return err
+	}
+	for code, t := range titles {
+		for i, s := range t.spans {
+			w.describe(code, s, i+1 < len(t.spans))
 		}
 	}
 	return nil
 }
 
-// machine is a place where processes of one worker live, one after the other.
-type machine struct {
-	world  *world
-	region int
-	name   string
-	random *rand.Rand
-	lives  int
-	clock  *clock
-}
-
-func (m *machine) upTo(d time.Duration) time.Duration {
-	return time.Duration(m.random.Int64N(int64(d)))
-}
-
-func (m *machine) either(d time.Duration) time.Duration { return m.upTo(2*d) - d }
-
-func (m *machine) live() {
-	var lastWords []func()
-	for {
-		m.clock = &clock{gate: new(gate), set: time.Now().Round(0), offset: m.either(3 * time.Second), drift: float64(m.random.IntN(21)-10) / 1000}
-		if m.world.calm() {
-			m.clock.right()
-		}
-		again, end := m.process()
-		if end != nil {
-			lastWords = append(lastWords, end)
-		}
-		if !again {
-			break
-		}
-		time.Sleep(m.upTo(2 * time.Second))
+// describe counts what the history shows of an owner.
+func (w *world) describe(code int, s *span, reused bool) {
+	if w.shape.kind == static {
+		return
 	}
-	for _, end := range lastWords {
-		end() // frees the goroutines of killed processes; nothing reaches a store
+	switch {
+	case s.final == noTick && !w.adopted[grantKey{code, s.token}]:
+		w.hit("acquired, and nobody used it")
+	case s.final == noTick && reused:
+		w.hit("code reused after a crash")
+	case s.final != noTick && reused:
+		w.hit("code reused after a release")
+	}
+	switch {
+	case s.final == noTick:
+	case s.lowered && s.final == s.floor:
+		w.hit("released at its floor")
+	case s.lowered:
+		w.hit("released down")
+	default:
+		w.hit("released, ceiling unchanged")
 	}
 }
 
-// process runs one process. It returns whether another is to follow, and what is to be
-// cleaned up in the end.
-func (m *machine) process() (again bool, end func()) {
-	m.lives++
-	owner := fmt.Sprintf("%s/%d", m.name, m.lives)
-	net := &link{
-		store: m.world.stores[m.region], world: m.world, gate: m.clock.gate,
-		random: rand.New(rand.NewPCG(m.random.Uint64(), 0)),
-	}
-	var clk snowflake.Clock = boottime{m.clock}
-	if m.random.IntN(3) == 0 {
-		clk = m.clock
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-	lease, err := snowflake.AcquireLease(ctx, net, snowflake.LeaseConfig{
-		Region: m.region, Layout: m.world.layout, Owner: owner, TTL: ttl, Renew: renew, MaxClockSkew: skew, Clock: clk,
-	})
-	cancel()
-	if err != nil {
-		m.note(err)
-		return !m.over(), nil
-	}
-	g, err := snowflake.New(context.Background(), snowflake.Config{
-		Lease: lease, Clock: clk, MaxAhead: time.Duration(m.random.IntN(3)) * m.world.layout.Tick * 3,
-		MaxWait: time.Duration(m.random.IntN(4)) * m.world.layout.Tick,
-	})
-	if err != nil {
-		m.note(err)
-		_ = lease.Close(context.Background())
-		return !m.over(), nil
-	}
-	var last snowflake.ID
-	for {
-		if m.over() {
-			m.recover(g, net, owner, last)
-			_ = g.Close(context.Background())
-			return false, nil
-		}
-		switch n := m.random.IntN(1000); {
-		case n < 12:
-			m.world.count("kill")
-			net.mu.Lock()
-			net.dead = true
-			net.mu.Unlock()
-			return true, func() { _ = g.Close(context.Background()) }
-		case n < 20:
-			m.world.count("close")
-			_ = g.Close(context.Background())
-			return true, nil
-		case n < 30:
-			m.world.count("pause")
-			m.clock.gate.stop(m.upTo(3 * ttl))
-		case n < 50:
-			m.world.count("step")
-			m.clock.step(m.either(5 * time.Second))
-		case n < 53:
-			m.world.count("long step")
-			m.clock.step(m.either(time.Hour))
-		case n < 58:
-			m.clock.right()
-		case n < 70:
-			m.world.count("freeze")
-			m.clock.freeze(m.upTo(2 * time.Second))
-		case n < 78:
-			m.world.count("partition")
-			m.cut(net, m.upTo(2*ttl))
-		}
-		last = m.mint(g, owner, last, 1+m.random.IntN(30))
-		time.Sleep(m.upTo(50 * time.Millisecond))
+// acquired notes that a generator got a grant.
+func (w *world) acquired(g snowflake.Grant) {
+	key := grantKey{g.Code, g.Token}
+	w.stateMu.Lock()
+	again := w.adopted[key]
+	w.adopted[key] = true
+	w.stateMu.Unlock()
+	if again {
+		w.hit("suspended, then restored by a renewal")
 	}
 }
 
-func (m *machine) over() bool { return m.world.calm() }
-
-func (m *machine) cut(net *link, d time.Duration) {
-	set := func(cut bool) {
-		net.mu.Lock()
-		defer net.mu.Unlock()
-		net.cut = cut
+// spoiled tells that clocks which were ahead hold all the codes of a region, or a worker's
+// fixed one, beyond what a right clock ever takes.
+func (w *world) spoiled(region, worker int) bool {
+	if w.shape.kind == static {
+		code := region<<w.shape.layout.WorkerBits | worker
+		return w.marks[region].mark(code).After(rightTime().Add(window + 7*w.shape.layout.Tick))
 	}
-	set(true)
-	time.AfterFunc(d, func() { set(false) })
-}
-
-func (m *machine) note(err error) {
-	kind := "other: " + err.Error()
-	for _, known := range []error{
-		snowflake.ErrClockBehind, snowflake.ErrSaturated, snowflake.ErrClockSkew, snowflake.ErrNoWorkerCode,
-		snowflake.ErrLeaseLost, context.DeadlineExceeded, errReset,
-	} {
-		if errors.Is(err, known) {
-			kind = known.Error()
-			break
-		}
-	}
-	m.world.mu.Lock()
-	defer m.world.mu.Unlock()
-	m.world.report.Errors[kind]++
-}
-
-// mint asks for n IDs, one by one or at once.
-func (m *machine) mint(g *snowflake.Generator, owner string, last snowflake.ID, n int) snowflake.ID {
-	ids := make([]snowflake.ID, n)
-	ctx, cancel := context.WithTimeout(context.Background(), m.upTo(20*time.Millisecond)+1)
-	defer cancel()
-	got, err := 0, error(nil)
-	if m.random.IntN(2) == 0 {
-		got, err = g.Fill(ctx, ids)
-	} else {
-		for ; got < n && err == nil; got++ {
-			if ids[got], err = g.NextContext(ctx); err != nil {
-				break
-			}
-		}
-	}
-	if err != nil {
-		m.note(err)
-	}
-	for _, id := range ids[:got] {
-		m.world.mint(owner, last, id)
-		last = id
-	}
-	return last
-}
-
-// recover waits, when all faults are over, until the process mints again.
-func (m *machine) recover(g *snowflake.Generator, net *link, owner string, last snowflake.ID) {
-	net.mu.Lock()
-	net.cut = false
-	net.mu.Unlock()
-	m.clock.right()
-	var err error
-	stuck := 0 // how long, in rounds, although a code was free
-	for began := time.Now(); time.Since(began) < settling && stuck < patience; time.Sleep(renew) {
-		var id snowflake.ID
-		if id, err = g.Next(); err == nil {
-			m.world.mint(owner, last, id)
-			return
-		}
-		stuck++
-		if time.Since(m.world.quietAt) < echo || errors.Is(err, snowflake.ErrClockBehind) || m.world.stores[m.region].free() == 0 {
-			stuck = 0 // some still stand still; or it has minted ahead of the right time; or clocks that did have all codes
-		}
-	}
-	if stuck > 0 {
-		m.world.fail("%s does not recover: %v", owner, err)
-	}
+	return w.stores[region].held(rightTime().Add(ttl+w.shape.layout.Tick)) >= w.shape.codes()
 }
