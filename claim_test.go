@@ -106,12 +106,33 @@ func TestNextIDAgainstReference(t *testing.T) {
 	}
 }
 
+// tape makes the choices of a run from bytes, one each, so that a fuzzer can see what a
+// byte does.
+type tape struct {
+	left []byte
+	past uint64 // how many were asked for after the end: rand asks on until one suits
+}
+
+func (t *tape) Uint64() uint64 {
+	if len(t.left) == 0 {
+		t.past++
+		return t.past * 0x9E3779B97F4A7C15
+	}
+	next := t.left[0]
+	t.left = t.left[1:]
+	return uint64(next) * 0x0101010101010101
+}
+
 func FuzzNextID(f *testing.F) {
 	for seed := range uint64(8) {
-		f.Add(seed, uint16(100))
+		choices, random := make([]byte, 600), rand.New(rand.NewPCG(seed, 2))
+		for i := range choices {
+			choices[i] = byte(random.Uint32())
+		}
+		f.Add(choices)
 	}
-	f.Fuzz(func(t *testing.T, seed uint64, steps uint16) {
-		referenceRun(t, rand.New(rand.NewPCG(seed, 2)), int(steps%2000))
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		referenceRun(t, rand.New(&tape{left: choices}), min(len(choices)/3, 2000)) // a step takes three or more
 	})
 }
 
