@@ -1,0 +1,60 @@
+package snowflake_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/snowfence/snowflake"
+)
+
+// A fifth region, from New Year 2028 on, for a column that began with DefaultLayout: 40
+// bits of time instead of 41, and 3 for the region.
+func ExampleFormats_Append() {
+	formats := snowflake.Formats{{Layout: snowflake.DefaultLayout()}}
+	formats, err := formats.Append(
+		snowflake.Layout{TimeBits: 40, RegionBits: 3, WorkerBits: 8, SequenceBits: 12},
+		time.Date(2028, time.January, 1, 0, 0, 0, 0, time.UTC),
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, format := range formats {
+		text, _ := json.Marshal(format)
+		fmt.Println(string(text))
+	}
+	fmt.Println("ends", formats[1].Layout.End().Format(time.DateOnly))
+
+	last, _ := formats[0].Layout.MaxID(formats[1].Start().Add(-time.Millisecond))
+	first, _ := formats[1].Layout.MinID(formats[1].Start())
+	fmt.Println(last, "<", first)
+	// Output:
+	// {"from":"0","layout":"epoch=2026-01-01T00:00:00Z tick=1ms bits=41+2+8+12"}
+	// {"from":"264543141888000000","layout":"epoch=2027-01-01T00:00:00Z tick=1ms bits=40+3+8+12"}
+	// ends 2061-11-03
+	// 264543141887999999 < 264543141888000000
+}
+
+// IDs decode by their value, whichever format they were minted in.
+func ExampleFormats_Unpack() {
+	var formats snowflake.Formats // from a file that programs and tools share
+	err := json.Unmarshal([]byte(`[
+		{"from": "0", "layout": "epoch=2014-09-01T00:00:00Z tick=10ms bits=39+0+16+8", "worker_last": true},
+		{"from": "705931562188800000", "layout": "epoch=2022-09-01T00:00:00Z tick=1ms bits=41+2+8+12"}
+	]`), &formats)
+	if err == nil {
+		err = formats.Validate()
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, id := range []snowflake.ID{600000000052957799, 705931566385270785} {
+		parts, err := formats.Unpack(id)
+		fmt.Println(parts.Time.Format(time.RFC3339Nano), parts.Region, parts.Worker, parts.Sequence, err)
+	}
+	// Output:
+	// 2025-12-31T05:04:28.68Z 0 4711 100 <nil>
+	// 2028-01-01T00:00:01Z 2 17 1 <nil>
+}
