@@ -1,8 +1,11 @@
 package snowflake_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/snowfence/snowflake"
@@ -57,4 +60,60 @@ func ExampleFormats_Unpack() {
 	// Output:
 	// 2025-12-31T05:04:28.68Z 0 4711 100 <nil>
 	// 2028-01-01T00:00:01Z 2 17 1 <nil>
+}
+
+// Writers of two formats side by side: until the start of the new one the old mints, and
+// from then on the new. Every process needs a lease of both, from stores of their own.
+func ExampleFormats_Lease() {
+	ctx := context.Background()
+	formats := snowflake.Formats{{Layout: snowflake.DefaultLayout()}}
+	formats, err := formats.Append(
+		snowflake.Layout{TimeBits: 40, RegionBits: 3, WorkerBits: 8, SequenceBits: 12},
+		time.Now().Add(time.Second), // weeks, in real life
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	writers := make([]*snowflake.Generator, len(formats))
+	for i, format := range formats {
+		store := snowflake.NewMemoryStore() // another for each layout
+		held, err := snowflake.AcquireLease(ctx, store, snowflake.LeaseConfig{Layout: format.Layout})
+		if err != nil {
+			log.Fatal(err)
+		}
+		lease, err := formats.Lease(held)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if writers[i], err = snowflake.New(ctx, snowflake.Config{Lease: lease}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	next := func() (snowflake.ID, error) {
+		if time.Now().Before(formats[1].Start()) {
+			return writers[0].Next()
+		}
+		return writers[1].Next()
+	}
+
+	old, err := next()
+	if err != nil {
+		log.Fatal(err)
+	}
+	time.Sleep(time.Until(formats[1].Start()))
+	id, err := next()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(old < formats[1].From, formats[1].From <= id)
+	_, err = writers[0].Next()
+	fmt.Println(errors.Is(err, snowflake.ErrLeaseLost))
+	for _, writer := range writers {
+		if err := writer.Close(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// true true
+	// true
 }

@@ -3,6 +3,7 @@ module github.com/snowfence/snowflake/cmd/snowflake
 go 1.26.0
 
 require (
+	github.com/bwmarrin/snowflake v0.3.0
 	github.com/creack/pty v1.1.24
 	github.com/dustin/go-humanize v1.1.0
 	github.com/fatih/color v1.19.0
@@ -13,6 +14,7 @@ require (
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/snowfence/snowflake v0.0.0
 	github.com/snowfence/snowflake/stores/sqlstore v0.0.0
+	github.com/sony/sonyflake v1.2.0
 	github.com/spf13/cobra v1.10.2
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/term v0.48.0
