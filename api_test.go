@@ -78,6 +78,13 @@ var (
 	_ func(*snowflake.Generator, snowflake.ID)                                 = (*snowflake.Generator).ReportDuplicate
 	_ func(*snowflake.Generator, context.Context) error                        = (*snowflake.Generator).Close
 
+	_ = snowflake.PoolConfig{Store: nil, Size: 0, Lease: snowflake.LeaseConfig{}, MaxWait: 0, MaxAhead: 0}
+
+	_ func(context.Context, snowflake.PoolConfig) (*snowflake.Pool, error) = snowflake.NewPool
+	_ func(*snowflake.Pool) []snowflake.Stats                              = (*snowflake.Pool).Generators
+	_ generator                                                            = (*snowflake.Generator)(nil)
+	_ generator                                                            = (*snowflake.Pool)(nil)
+
 	_ = []error{
 		snowflake.ErrClockBehind, snowflake.ErrSaturated, snowflake.ErrLeaseLost, snowflake.ErrHighWater, snowflake.ErrTimeOverflow,
 		snowflake.ErrBeforeEpoch, snowflake.ErrNoWorkerCode, snowflake.ErrLayoutMismatch, snowflake.ErrConflict, snowflake.ErrCodeInUse,
@@ -94,3 +101,15 @@ var (
 		EpochEnding: func(time.Duration) {},
 	}
 )
+
+// generator is what a Pool has in common with a Generator: all of it.
+type generator interface {
+	Next() (snowflake.ID, error)
+	NextContext(ctx context.Context) (snowflake.ID, error)
+	Fill(ctx context.Context, ids []snowflake.ID) (int, error)
+	Health() error
+	Stats() snowflake.Stats
+	Layout() snowflake.Layout
+	ReportDuplicate(id snowflake.ID)
+	Close(ctx context.Context) error
+}

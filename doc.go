@@ -58,6 +58,14 @@
 // would have to wait longer is refused at once. MaxAhead lets IDs run ahead of the clock
 // instead, by a bounded amount.
 //
+// # More than one code
+//
+// One generator for each process is enough for nearly all: it serves any number of
+// goroutines. NewPool is for the process that mints more than a code holds, or on more
+// cores than one mutex serves; order then holds for each of its generators only.
+//
+// # In tests
+//
 // Inside a testing/synctest bubble use an injected Clock: SystemClock reads the machine's
 // clock, which a bubble does not fake.
 package snowflake
