@@ -253,8 +253,7 @@ func (c claim) refusal() error {
 	if c.behind > 0 {
 		return c.clockError()
 	}
-	return fmt.Errorf("%w: the next free tick is %v away, more than the wait of %v that is allowed",
-		ErrSaturated, time.Duration(c.wait), time.Duration(c.limit))
+	return &saturationError{wait: time.Duration(c.wait), limit: time.Duration(c.limit)}
 }
 
 func (c claim) clockError() *ClockError {

@@ -81,6 +81,16 @@ func Retryable(err error) bool {
 	return false
 }
 
+// saturationError is ErrSaturated with the numbers. Above the limit of the layout most
+// calls get one, so that its text is made only for those who read it.
+type saturationError struct{ wait, limit time.Duration }
+
+func (e *saturationError) Error() string {
+	return fmt.Sprintf("%v: the next free tick is %v away, more than the wait of %v that is allowed", ErrSaturated, e.wait, e.limit)
+}
+
+func (e *saturationError) Unwrap() error { return ErrSaturated }
+
 // ClockError tells how far the clock is behind what the generator needs.
 // errors.Is(err, ErrClockBehind) is true for it.
 type ClockError struct {

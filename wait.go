@@ -56,12 +56,15 @@ func (g *Generator) stalled(c claim, behind, limit time.Duration) error {
 // one.
 func (g *Generator) pass(ctx context.Context, c claim, wait, patience time.Duration) error {
 	if g.system {
+		woken := g.room.join(g.due(c, wait)) // closed by Close as well: recheck tells
+		if ctx.Done() == nil {
+			<-woken // a third of the price of a select
+			return nil
+		}
 		select {
-		case <-g.room.join(g.frame.start(c.tick)-g.maxAhead, wait):
+		case <-woken:
 		case <-ctx.Done():
 			return fmt.Errorf("snowflake: waiting for a tick: %w", ctx.Err())
-		case <-g.closing:
-			return ErrClosed
 		}
 		return nil
 	}
@@ -77,6 +80,26 @@ func (g *Generator) pass(ctx context.Context, c claim, wait, patience time.Durat
 	}
 	return nil
 }
+
+// due returns the reading of the clock that a claim waits for on the system clock, and how
+// long that takes. Whoever may run ahead and has used that up is woken for several ticks
+// at once, at a multiple of a quarter of MaxAhead, if that is within its limit: a wakeup
+// costs as much as dozens of IDs, and the ticks that pass meanwhile are not lost.
+func (g *Generator) due(c claim, wait time.Duration) (at int64, in time.Duration) {
+	at = g.frame.start(c.tick) - g.maxAhead
+	step := min(g.maxAhead/4, int64(longestStep))
+	if step <= g.frame.tick || c.behind > 0 {
+		return at, wait
+	}
+	later := step - 1 - (at-1)%step
+	if int64(wait)+later > c.limit {
+		return at, wait
+	}
+	return at + later, wait + time.Duration(later)
+}
+
+// longestStep bounds what Fill, which has no limit, waits longer than it must.
+const longestStep = 5 * time.Millisecond
 
 // recheck looks at the world after a wait: how long the clock still needs to the
 // claim's tick, in nanoseconds, and whether its grant still stands.

@@ -8,8 +8,8 @@ import (
 // waitRoom wakes the callers of one generator that wait for a tick on the system
 // clock. time.Sleep wakes up to a millisecond late where the runtime waits in
 // epoll, as long as a whole tick; a precise sleep needs an operating system's
-// timer. One goroutine, which lives only while somebody waits, sleeps for all of
-// them: the others wait on channels, one for each tick.
+// timer. One goroutine, which lives while somebody waits and a moment longer, sleeps
+// for all of them: the others wait on channels, one for each tick.
 type waitRoom struct {
 	mu sync.Mutex
 	// mu protects the fields below.
@@ -17,7 +17,7 @@ type waitRoom struct {
 	sleeping bool     // the goroutine runs
 
 	sooner  chan struct{} // the first in the queue has changed
-	stopped chan struct{}
+	stopped chan struct{} // closed by stop
 	ended   sync.WaitGroup
 }
 
@@ -31,18 +31,15 @@ func newWaitRoom() *waitRoom {
 	return &waitRoom{sooner: make(chan struct{}, 1), stopped: make(chan struct{})}
 }
 
-// join returns a channel that is closed once wait has passed. at is the reading
-// that the wall clock should then have, in nanoseconds. The clock may be stepped
-// meanwhile: look at it again afterwards. After stop the channel is nil, or may never
-// close.
+// join returns a channel that is closed once wait has passed, or by stop. at is the
+// reading that the wall clock should then have, in nanoseconds. The clock may be stepped
+// meanwhile: look at it again afterwards.
 func (r *waitRoom) join(at int64, wait time.Duration) <-chan struct{} {
 	due := monotonic() + wait
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-r.stopped: // no Go while stop is in Wait: that panics
-		return nil
-	default:
+	if r.isStopped() { // no Go while stop is in Wait: that panics
+		return r.stopped
 	}
 	place := len(r.queue)
 	for i := len(r.queue) - 1; i >= 0; i-- {
@@ -68,15 +65,31 @@ func (r *waitRoom) join(at int64, wait time.Duration) <-chan struct{} {
 	return r.queue[place].c
 }
 
-// sleep serves the queue until it is empty.
+// sleep serves the queue until it has been empty for a while. A generator at its limit
+// has somebody waiting in every tick, and a goroutine with a timer of its own for each
+// would cost more than the waiting.
 func (r *waitRoom) sleep() {
 	timer := newPreciseTimer()
 	defer timer.close()
-	for {
-		wait, more := r.wake()
-		if !more {
+	idle := time.NewTimer(linger)
+	defer idle.Stop()
+	for over := false; ; {
+		wait, more := r.wake(over)
+		switch {
+		case !more && over:
 			return
+		case !more:
+			idle.Reset(linger)
+			select {
+			case <-r.sooner:
+			case <-idle.C:
+				over = true
+			case <-r.stopped:
+				over = true
+			}
+			continue
 		}
+		over = false
 		// Only the last stretch is slept in a way that nothing can end.
 		if coarse := wait - preciseStretch; coarse > 0 {
 			select {
@@ -90,21 +103,30 @@ func (r *waitRoom) sleep() {
 	}
 }
 
-const preciseStretch = 4 * time.Millisecond
+const (
+	preciseStretch = 4 * time.Millisecond
+	linger         = 20 * time.Millisecond
+)
 
 // sharedStretch is how much later a wakeup may be due that a caller shares: on a clock that
 // was stepped forward meanwhile the old one is due much too late.
 const sharedStretch = time.Millisecond
 
-// wake closes the channels that are due and returns how long the next one has.
-func (r *waitRoom) wake() (wait time.Duration, more bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// isStopped requires r.mu, so that what it tells lasts.
+func (r *waitRoom) isStopped() bool {
 	select {
 	case <-r.stopped:
-		r.queue = nil
+		return true
 	default:
+		return false
 	}
+}
+
+// wake closes the channels that are due and returns how long the next one has. If there
+// is none, and it is over, the goroutine has to end: the next to join starts another.
+func (r *waitRoom) wake(over bool) (wait time.Duration, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now, due := monotonic(), 0
 	for due < len(r.queue) && r.queue[due].due <= now {
 		close(r.queue[due].c)
@@ -112,17 +134,21 @@ func (r *waitRoom) wake() (wait time.Duration, more bool) {
 	}
 	r.queue = append(r.queue[:0], r.queue[due:]...)
 	if len(r.queue) == 0 {
-		r.sleeping = false
+		r.sleeping = !over
 		return 0, false
 	}
 	return r.queue[0].due - now, true
 }
 
-// stop ends the goroutine, within preciseStretch. Who joins afterwards gets a channel that
-// never closes.
+// stop wakes everybody, and ends the goroutine, within preciseStretch. Who joins
+// afterwards does not wait.
 func (r *waitRoom) stop() {
 	r.mu.Lock()
 	close(r.stopped)
+	for _, w := range r.queue {
+		close(w.c)
+	}
+	r.queue = nil
 	r.mu.Unlock()
 	r.ended.Wait()
 }
