@@ -188,7 +188,7 @@ func (p *Pool) take(ctx context.Context, home *atomic.Uint32, b budget, want int
 			return c, nil
 		}
 		g := refused.g
-		g.mu.Lock()
+		g.queue()
 		c, err := g.take(ctx, b, want, g.now()) // counts, and tells the hooks
 		switch {
 		case err == nil:
@@ -225,7 +225,7 @@ func (p *Pool) atOnce(home *atomic.Uint32, want int) (claim, refusal) {
 		if i < size && !g.mu.TryLock() {
 			continue
 		} else if i >= size {
-			g.mu.Lock()
+			g.queue()
 		}
 		asked |= 1 << at
 		c, err := g.atOnce(want)

@@ -104,7 +104,9 @@ const longestStep = 5 * time.Millisecond
 // recheck looks at the world after a wait: how long the clock still needs to the
 // claim's tick, in nanoseconds, and whether its grant still stands.
 func (g *Generator) recheck(c claim) (left int64, err error) {
-	g.mu.Lock()
+	if !g.mu.TryLock() {
+		g.queue()
+	}
 	defer g.mu.Unlock()
 	if g.state.closed {
 		return 0, ErrClosed

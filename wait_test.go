@@ -28,7 +28,7 @@ func TestWaitRoomLingers(t *testing.T) {
 }
 
 // stop wakes who waits, and who comes later does not wait.
-func TestWaitRoomStopWakesAll(t *testing.T) {
+func TestWaitRoomStopWakesAll(*testing.T) {
 	r := newWaitRoom()
 	soon, late := r.join(1, 5*time.Millisecond), r.join(2, time.Hour)
 	r.stop()
