@@ -103,7 +103,7 @@ func configure(cfg Config) (*Generator, time.Duration, error) {
 	g := &Generator{
 		frame: newFrame(layout), layout: layout, lease: cfg.Lease, clock: cfg.Clock,
 		maxWait: max(cfg.MaxWait, 0), maxAhead: int64(cfg.MaxAhead), hooks: cfg.Hooks.filled(),
-		highWater: cfg.HighWater, markCode: -1, room: newWaitRoom(), closing: make(chan struct{}),
+		highWater: cfg.HighWater, markCode: -1, room: newWaitRoom(),
 	}
 	if g.clock == nil {
 		g.clock = SystemClock()

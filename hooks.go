@@ -104,10 +104,16 @@ func leaseAttrs(e *LeaseError) []slog.Attr {
 
 // filled returns a copy in which every function can be called.
 func (h *Hooks) filled() *Hooks {
-	var f Hooks
-	if h != nil {
-		f = *h
+	if h == nil {
+		return noHooks // each filled one has some 200 bytes
 	}
+	return h.fill()
+}
+
+var noHooks = new(Hooks).fill()
+
+func (h *Hooks) fill() *Hooks {
+	f := *h
 	orNothing(&f.ClockBehind)
 	orNothing(&f.Saturated)
 	orNothing(&f.HealthChanged)

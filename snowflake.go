@@ -35,7 +35,6 @@ type Generator struct {
 	marks     *markKeeper
 	registry  codeKey // zero: not registered
 	room      *waitRoom
-	closing   chan struct{} // closed by Close
 }
 
 // now reads the clock, in nanoseconds since 1970.
@@ -261,7 +260,6 @@ func (g *Generator) Close(ctx context.Context) error {
 	g.state.closed, g.state.openUntil = true, 0
 	unused := g.state.tick + 1 // nothing at or above it was, or will be, claimed
 	g.mu.Unlock()
-	close(g.closing)
 	g.room.stop()
 
 	ctx, cancel := context.WithTimeout(ctx, closeLimit)

@@ -75,7 +75,7 @@ func (g *Generator) pass(ctx context.Context, c claim, wait, patience time.Durat
 	case <-timer.C:
 	case <-ctx.Done():
 		return fmt.Errorf("snowflake: waiting for a tick: %w", ctx.Err())
-	case <-g.closing:
+	case <-g.room.stopped:
 		return ErrClosed
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 )
 
 // waitRoom wakes the callers of one generator that wait for a tick on the system
-// clock. time.Sleep wakes up to a millisecond late where the runtime waits in
+// clock, and by stopped all that wait. time.Sleep wakes up to a millisecond late where the runtime waits in
 // epoll, as long as a whole tick; a precise sleep needs an operating system's
 // timer. One goroutine, which lives while somebody waits and a moment longer, sleeps
 // for all of them: the others wait on channels, one for each tick.
@@ -16,7 +16,7 @@ type waitRoom struct {
 	queue    []wakeup // by due, earliest first
 	sleeping bool     // the goroutine runs
 
-	sooner  chan struct{} // the first in the queue has changed
+	sooner  chan struct{} // the first in the queue has changed; nil until somebody waits
 	stopped chan struct{} // closed by stop
 	ended   sync.WaitGroup
 }
@@ -28,7 +28,7 @@ type wakeup struct {
 }
 
 func newWaitRoom() *waitRoom {
-	return &waitRoom{sooner: make(chan struct{}, 1), stopped: make(chan struct{})}
+	return &waitRoom{stopped: make(chan struct{})}
 }
 
 // join returns a channel that is closed once wait has passed, or by stop. at is the
@@ -53,6 +53,9 @@ func (r *waitRoom) join(at int64, wait time.Duration) <-chan struct{} {
 	r.queue = append(r.queue, wakeup{})
 	copy(r.queue[place+1:], r.queue[place:])
 	r.queue[place] = wakeup{at: at, due: due, c: make(chan struct{})}
+	if r.sooner == nil {
+		r.sooner = make(chan struct{}, 1)
+	}
 	if !r.sleeping {
 		r.sleeping = true
 		r.ended.Go(r.sleep)

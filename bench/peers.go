@@ -204,11 +204,23 @@ func openFloor(int) (Source, error) {
 	}, nil
 }
 
-func openOurs(sequenceBits int, ahead time.Duration) (Source, error) {
-	ctx := context.Background()
-	layout := snowflake.DefaultLayout() // of 12 sequence bits
+// layoutOf returns the default layout with other sequence bits.
+func layoutOf(sequenceBits int) snowflake.Layout {
+	layout := snowflake.DefaultLayout() // of 12
 	layout.WorkerBits, layout.SequenceBits = max(20-sequenceBits, 0), sequenceBits
 	layout.TimeBits = 63 - layout.RegionBits - layout.WorkerBits - layout.SequenceBits
+	return layout
+}
+
+// oneRegion is layoutOf with all worker codes in one region.
+func oneRegion(sequenceBits int) snowflake.Layout {
+	layout := layoutOf(sequenceBits)
+	layout.RegionBits, layout.WorkerBits = 0, layout.RegionBits+layout.WorkerBits
+	return layout
+}
+
+func openOurs(sequenceBits int, ahead time.Duration) (Source, error) {
+	ctx, layout := context.Background(), layoutOf(sequenceBits)
 	cfg := snowflake.Config{Layout: layout, MaxAhead: ahead, MaxWait: maxWait}
 	if ahead > 0 {
 		lease, err := snowflake.AcquireLease(ctx, snowflake.NewMemoryStore(), snowflake.LeaseConfig{Layout: layout})

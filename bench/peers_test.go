@@ -69,7 +69,7 @@ func TestEveryPeerTakesPartOrIsExplained(t *testing.T) {
 	all, explained := workloads(), explanations()
 	for _, p := range Peers() {
 		for work, w := range all {
-			if p.Floor || p.Ours || work == fill || w.suits(p) {
+			if p.Floor || p.Ours || work == fill || work == crowded || work == pooled || w.suits(p) {
 				continue
 			}
 			noLimit := p.PerMilli(UsualBits) == 0 || p.Runs // left out of the last workloads as a class
@@ -117,6 +117,12 @@ func TestWorkloadsMeasure(t *testing.T) {
 	if err != nil || got.Accepted.Count() == 0 {
 		t.Errorf("offered: %v", err)
 	}
+	if got, err := Crowd(time.Millisecond); err != nil || got.Bytes <= 0 || got.Whole < got.Bytes || got.Start <= 0 {
+		t.Errorf("crowd: %+v, %v", got, err)
+	}
+	if got, err := Spread(time.Millisecond); err != nil || got.Own <= 0 || got.Pool <= 0 || got.Shared <= 0 {
+		t.Errorf("pool: %+v, %v", got, err)
+	}
 }
 
 // canned results, of a made-up machine: the cost of a subject is its place.
@@ -131,7 +137,8 @@ func canned(rounds int) *Results {
 				if !w.suits(p) {
 					continue
 				}
-				for _, unit := range []string{"ns/op", "cpu-ns/op", "ns/ID", "cores", "%limit", "ahead-ms", "p50-ms", "p99-ms", "max-ms", "xlimit", "%intended"} {
+				for _, unit := range []string{"ns/op", "cpu-ns/op", "ns/ID", "cores", "%limit", "ahead-ms", "p50-ms", "p99-ms", "max-ms", "xlimit", "%intended",
+					"start-s", "bytes", "bytes-leased", "%cpu", "own-M/s", "pool-M/s", "shared-M/s", "of-own"} {
 					r.add(work, p.Name, unit, value)
 				}
 				r.add(work, p.Name, "%in-time-intended", 100)
@@ -163,6 +170,8 @@ func TestReportTellsMachineSpreadAndVerdicts(t *testing.T) {
 		"| burst, p99 | at most the best peer's | 51.0 (50.0–52.0) ns, bwmarrin/snowflake: 71.0 | yes |",
 		"| rs/xid | v0.0.7 | 96 | no limit of its own |",
 		"muyo/sno",
+		"| memory of a generator | at most 1 KiB | 51.0 (50.0–52.0) bytes | yes |",
+		"| pool of two, two goroutines | at least 0.9 x two generators | 51.0 (50.0–52.0) x | yes |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report does not say %q", want)

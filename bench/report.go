@@ -76,6 +76,8 @@ func (r *Results) Markdown() string {
 	r.saturations(p)
 	r.bursts(p)
 	r.offers(p)
+	r.crowds(p)
+	r.pools(p)
 	r.field(p)
 	p.printf("\n%s", notes)
 	return p.text.String()
@@ -206,6 +208,29 @@ func (r *Results) offers(p *page) {
 	p.printf("\n%s\n\n", explanations()[offered])
 }
 
+func (r *Results) crowds(p *page) {
+	if !r.has(crowded, ours) {
+		return
+	}
+	p.printf("## Many generators, idle\n\n%d generators in one process that nobody asks for anything. Bytes are of heap and stacks after a collection, "+
+		"with the lease its goroutine, the store, and what it remembers of 1,023 peers, which is most; CPU is of all together, while their leases renew themselves.\n\n", crowd)
+	p.head("bytes of a generator", "with its lease", "all leased and ready after, s", "CPU of all, % of a core")
+	p.row(r.span(crowded, ours, "bytes").String(), r.span(crowded, ours, "bytes-leased").String(),
+		r.span(crowded, ours, "start-s").String(), r.span(crowded, ours, "%cpu").String())
+	p.printf("\n")
+}
+
+func (r *Results) pools(p *page) {
+	if !r.has(pooled, ours) {
+		return
+	}
+	p.printf("## Two cores\n\nTwo goroutines as fast as they can, in millions of IDs a second, on wide sequences: on a generator each, which is the most there is; on a `Pool` of two; on one generator.\n\n")
+	p.head("a generator each", "a pool of two", "of that", "one generator")
+	p.row(r.span(pooled, ours, "own-M/s").String(), r.span(pooled, ours, "pool-M/s").String(),
+		r.span(pooled, ours, "of-own").String(), r.span(pooled, ours, "shared-M/s").String())
+	p.printf("\n")
+}
+
 func (r *Results) field(p *page) {
 	p.printf("## The field\n\n")
 	p.head("", "version", "bits", "holds in a millisecond", "to know")
@@ -305,5 +330,11 @@ func (r *Results) judged() []target {
 	row(burst, "burst, IDs of bursts in time", "none in another millisecond", r.precise(burst, ours, "%in-time-intended")+" %", lost.low == 100)
 	late := r.span(offered, ours, "p99-ms")
 	row(offered, "twice the limit, 1,000 callers, accepted p99", "at most 5 ms", late.String()+" ms", late.mid <= 5)
+	size, start, idle := r.span(crowded, ours, "bytes"), r.span(crowded, ours, "start-s"), r.span(crowded, ours, "%cpu")
+	row(crowded, "memory of a generator", "at most 1 KiB", size.String()+" bytes", size.mid <= 1024)
+	row(crowded, "1,024 generators in a process, on leases", "started within 1 s", start.String()+" s", start.mid < 1)
+	row(crowded, "1,024 idle generators, on leases", "no measurable CPU: below 1 % of a core", idle.String()+" %", idle.mid < 1)
+	apart := r.span(pooled, ours, "of-own")
+	row(pooled, "pool of two, two goroutines", "at least 0.9 x two generators", apart.String()+" x", apart.mid >= 0.9)
 	return rows
 }

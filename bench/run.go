@@ -31,10 +31,12 @@ const (
 	saturated64 = "saturated-64"
 	burst       = "burst"
 	offered     = "offered"
+	crowded     = "crowd"
+	pooled      = "pool"
 )
 
 // Works names the workloads in their order.
-var Works = []string{cost, parallel, fill, saturated1, saturated64, burst, offered}
+var Works = []string{cost, parallel, fill, saturated1, saturated64, burst, offered, crowded, pooled}
 
 const (
 	burstSize      = 3000
@@ -78,6 +80,8 @@ func workloads() map[string]workload {
 		offered: {SmallBits, func(p Peer) bool {
 			return generates(p) && strictly(p) && p.PerMilli(SmallBits) > 0 && !p.Runs
 		}, runOffered},
+		crowded: {UsualBits, func(p Peer) bool { return p.Ours && strictly(p) }, runCrowd},
+		pooled:  {UsualBits, func(p Peer) bool { return p.Ours && strictly(p) }, runPool},
 	}
 }
 
@@ -146,6 +150,31 @@ func runOffered(r *Results, p Peer, s Source, o Options) error {
 	if got.Refused.Count() > 0 {
 		r.add(offered, p.Name, "refused-p99-us", float64(got.Refused.Quantile(0.99))/1e3)
 	}
+	return nil
+}
+
+// runCrowd and runPool make generators of their own.
+func runCrowd(r *Results, p Peer, _ Source, o Options) error {
+	got, err := Crowd(o.Long)
+	if err != nil {
+		return err
+	}
+	r.add(crowded, p.Name, "start-s", got.Start.Seconds())
+	r.add(crowded, p.Name, "bytes", got.Bytes)
+	r.add(crowded, p.Name, "bytes-leased", got.Whole)
+	r.add(crowded, p.Name, "%cpu", 100*got.Idle)
+	return nil
+}
+
+func runPool(r *Results, p Peer, _ Source, o Options) error {
+	got, err := Spread(o.Timed)
+	if err != nil {
+		return err
+	}
+	r.add(pooled, p.Name, "own-M/s", got.Own/1e6)
+	r.add(pooled, p.Name, "pool-M/s", got.Pool/1e6)
+	r.add(pooled, p.Name, "shared-M/s", got.Shared/1e6)
+	r.add(pooled, p.Name, "of-own", got.Pool/got.Own)
 	return nil
 }
 
