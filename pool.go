@@ -160,21 +160,9 @@ func (p *Pool) Fill(ctx context.Context, ids []ID) (int, error) {
 	home := p.home()
 	g := p.generators[home.Load()]
 	deadline, _ := ctx.Deadline()
-	filled := 0
-	for filled < len(ids) {
-		if err := ctx.Err(); err != nil {
-			return filled, g.canceled(err)
-		}
-		c, err := p.take(ctx, home, budget{wait: g.maxWait, deadline: deadline, pace: true}, len(ids)-filled)
-		if err != nil {
-			return filled, err
-		}
-		for i := range ids[filled : filled+c.count] {
-			ids[filled+i] = c.base + ID(i)
-		}
-		filled += c.count
-	}
-	return filled, nil
+	return gather(ctx, ids, g.canceled, func(want int) (claim, error) {
+		return p.take(ctx, home, budget{wait: g.maxWait, deadline: deadline, pace: true}, want)
+	})
 }
 
 // take claims up to want IDs of one generator. A lease that is lost while the caller

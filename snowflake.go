@@ -103,13 +103,22 @@ func (g *Generator) NextContext(ctx context.Context) (ID, error) {
 // error, the IDs up to the returned count are valid.
 func (g *Generator) Fill(ctx context.Context, ids []ID) (int, error) {
 	deadline, _ := ctx.Deadline()
+	return gather(ctx, ids, g.canceled, func(want int) (claim, error) {
+		if !g.mu.TryLock() {
+			g.queue()
+		}
+		return g.take(ctx, budget{wait: g.maxWait, deadline: deadline, pace: true}, want, g.now())
+	})
+}
+
+// gather fills ids with claims, until ctx ends.
+func gather(ctx context.Context, ids []ID, canceled func(error) error, take func(want int) (claim, error)) (int, error) {
 	filled := 0
 	for filled < len(ids) {
 		if err := ctx.Err(); err != nil {
-			return filled, g.canceled(err)
+			return filled, canceled(err)
 		}
-		g.mu.Lock()
-		c, err := g.take(ctx, budget{wait: g.maxWait, deadline: deadline, pace: true}, len(ids)-filled, g.now())
+		c, err := take(len(ids) - filled)
 		if err != nil {
 			return filled, err
 		}
