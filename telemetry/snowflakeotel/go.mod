@@ -6,6 +6,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/snowfence/snowflake v0.0.0
+	github.com/snowfence/snowflake/snowflaketest v0.0.0-00010101000000-000000000000
 	github.com/snowfence/snowflake/telemetry/snowflakeprom v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.47.0
@@ -17,6 +18,7 @@ require (
 )
 
 require (
+	github.com/anishathalye/porcupine v1.3.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
@@ -36,3 +38,5 @@ require (
 replace github.com/snowfence/snowflake => ../../
 
 replace github.com/snowfence/snowflake/telemetry/snowflakeprom => ../snowflakeprom
+
+replace github.com/snowfence/snowflake/snowflaketest => ../../snowflaketest

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/snowfence/snowflake"
+	"github.com/snowfence/snowflake/snowflaketest"
 	"github.com/snowfence/snowflake/telemetry/snowflakeotel"
 )
 
@@ -84,6 +85,14 @@ func TestOptionalMethodsPassThrough(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+}
+
+// A store that is traced is a store.
+func TestTracedStoreConforms(t *testing.T) {
+	_, provider := newTracer()
+	snowflaketest.TestLeaseStore(t, func(*testing.T) snowflake.LeaseStore {
+		return snowflakeotel.TraceStore(snowflake.NewMemoryStore(), provider)
+	})
 }
 
 // An acquisition is a child of the caller's span; the spans of a release are roots.
