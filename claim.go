@@ -284,10 +284,13 @@ func (g *Generator) adopt(grant *Grant, now int64) error {
 	if err := g.usable(grant); err != nil {
 		return fmt.Errorf("%w: the lease's grant cannot be used: %w", ErrLeaseLost, err)
 	}
-	s.grant, s.openUntil, s.untold = grant, 0, true
-	s.floor = max(s.markFloor, 1)
+	s.grant, s.openUntil = grant, 0
+	floor := max(s.markFloor, 1)
 	if !grant.Floor.IsZero() {
-		s.floor = max(s.floor, f.ceilTick(nanos(grant.Floor)))
+		floor = max(floor, f.ceilTick(nanos(grant.Floor)))
+	}
+	if floor != s.floor { // a renewal keeps it, and is nothing new to tell of
+		s.floor, s.untold = floor, true
 	}
 	s.ceiling = f.lastTick + 1
 	if !grant.Ceiling.IsZero() {

@@ -420,3 +420,26 @@ func TestRandomClockSteps(t *testing.T) {
 		}
 	}
 }
+
+// A hook is told of each step back once, however often the lease is renewed meanwhile.
+func TestAStepBackIsToldOnce(t *testing.T) {
+	told := 0
+	clk, lease := newHandClock(), newHandLease(day(7))
+	g := newTestGenerator(t, Config{
+		Lease: lease, Clock: clk, MaxWait: -1,
+		Hooks: &Hooks{ClockBehind: func(*ClockError) { told++ }},
+	})
+	mustNext(t, g)
+	clk.Add(-time.Minute)
+	for range 3 {
+		_, err := g.Next()
+		require.ErrorIs(t, err, ErrClockBehind)
+		renewed := *lease.Grant()
+		renewed.Ceiling = renewed.Ceiling.Add(time.Hour)
+		lease.grant.Store(&renewed)
+	}
+	require.Equal(t, 1, told)
+	clk.Add(-time.Minute)
+	_, _ = g.Next()
+	require.Equal(t, 2, told, "a further step")
+}
