@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,7 @@ import (
 // proxy stands before a server.
 type proxy struct {
 	address string
-	server  string
+	server  atomic.Pointer[servers.Server]
 	swaps   atomic.Int32 // that the server was sent
 	cut     atomic.Int32 // so many of the answers to them do not come back: the connection ends
 	mute    atomic.Bool  // no answer comes back, and no connection ends
@@ -31,7 +32,8 @@ func newProxy(t *testing.T, s *servers.Server) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	p := &proxy{address: l.Addr().String(), server: s.Address()}
+	p := &proxy{address: l.Addr().String()}
+	p.server.Store(s)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -46,7 +48,7 @@ func newProxy(t *testing.T, s *servers.Server) *proxy {
 }
 
 func (p *proxy) serve(client net.Conn) {
-	server, err := net.Dial("tcp", p.server)
+	server, err := net.Dial("tcp", p.server.Load().Address())
 	if err != nil {
 		_ = client.Close()
 		return
@@ -327,4 +329,56 @@ func TestAForgetfulServerRepeatsNoID(t *testing.T) {
 	}
 	p.mute.Store(false)
 	require.NoError(t, errors.Join(first.Close(t.Context()), second.Close(t.Context())))
+}
+
+// A replica that is promoted without the last writes has forgotten them. The owner sees it,
+// and goes on above all that it had been granted.
+func TestAFailoverThatLosesWritesIsNoticed(t *testing.T) {
+	first := own(t, "repl-diskless-sync-delay=0")
+	second := own(t) // without an append-only file: one that it had to begin anew would keep it from ending
+	leader, follower := connect(t, first, nil), connect(t, second, nil)
+	host, port, err := net.SplitHostPort(first.Address())
+	require.NoError(t, err)
+	require.NoError(t, follower.ReplicaOf(t.Context(), host, port).Err())
+	eventually(t, func() error { return infoHas(t.Context(), follower, "master_link_status:up") })
+
+	p := newProxy(t, first)
+	client := connect(t, first, func(o *redis.Options) { o.Addr = p.address })
+	s, err := New(t.Context(), client, newPrefix(), Options{MayForget: true, Warn: func(error) {}})
+	require.NoError(t, err)
+	forgot := make(chan *snowflake.LeaseError, 8)
+	l, err := snowflake.AcquireLease(t.Context(), s, snowflake.LeaseConfig{
+		Renew: 20 * time.Millisecond, Hooks: &snowflake.Hooks{StoreForgot: func(e *snowflake.LeaseError) { forgot <- e }},
+	})
+	require.NoError(t, err)
+	versionOn := func(client *redis.Client) uint64 {
+		text, err := client.HGet(t.Context(), s.key(0), strconv.Itoa(l.Stats().Worker)).Result()
+		if err != nil {
+			return 0
+		}
+		r, err := parse(text)
+		require.NoError(t, err)
+		return r.Version
+	}
+	eventually(t, func() error {
+		if versionOn(follower) == 0 {
+			return errors.New("the replica has not got the record yet")
+		}
+		return nil
+	})
+	require.NoError(t, follower.ReplicaOf(t.Context(), "no", "one").Err()) // it is cut off from here on
+	eventually(t, func() error {
+		if versionOn(leader) <= versionOn(follower) {
+			return errors.New("no renewal yet that the replica lacks")
+		}
+		return nil
+	})
+	p.server.Store(second)
+	require.NoError(t, first.Kill())
+
+	lost := <-forgot
+	require.ErrorContains(t, lost, "the store had acknowledged version")
+	eventually(t, func() error { return l.Err() })
+	require.GreaterOrEqual(t, l.Grant().Floor.Sub(lost.Until), time.Duration(0), "above the ceiling that was forgotten")
+	require.NoError(t, l.Close(t.Context()))
 }

@@ -130,9 +130,10 @@ func TestWhatIsNotToldIsNotTrusted(t *testing.T) {
 }
 
 func TestReplicasAreNotBelieved(t *testing.T) {
-	server, first := own(t, safely...), own(t, append([]string{"repl-diskless-sync-delay=0"}, safely...)...)
+	server, first := own(t), own(t, append([]string{"repl-diskless-sync-delay=0"}, safely...)...)
 	client, leader := connect(t, server, nil), connect(t, first, nil)
-	s := openOn(t, client, newPrefix())
+	s, err := New(t.Context(), client, newPrefix(), Options{MayForget: true, Warn: func(error) {}})
+	require.NoError(t, err)
 	now := swap(t, s, snowflake.Record{}, someRecord(17))
 	host, port, err := net.SplitHostPort(first.Address())
 	require.NoError(t, err)
