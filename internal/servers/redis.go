@@ -19,7 +19,9 @@ func Redis(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{signal: "TERM", address: func(port int) string { return fmt.Sprintf("redis://127.0.0.1:%d/0", port) }}
+	// Not TERM, which Redis refuses, and forgets, while it begins an append-only file,
+	// as a replica does after each full copy. Nothing of the server is to be kept.
+	s := &Server{signal: "KILL", address: func(port int) string { return fmt.Sprintf("redis://127.0.0.1:%d/0", port) }}
 	return launch(s, []string{"redis"}, func() error {
 		port := strconv.Itoa(s.port)
 		s.command = []string{redis, "--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--save", ""}

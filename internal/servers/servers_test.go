@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,6 +69,32 @@ func TestPostgresHasReplicasAndPoolers(t *testing.T) {
 	}
 	if err := pooler.listens(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Redis does not end by SIGTERM while it begins an append-only file: "can't exit".
+func TestRedisEndsWhateverItDoes(t *testing.T) {
+	s := started(t, func() (*Server, error) { return Redis() })
+	for _, command := range [][]string{
+		{"mset", "a", "1", "b", "2", "c", "3"},
+		{"config", "set", "rdb-key-save-delay", "10000000"}, // 10 s for each
+		{"config", "set", "appendonly", "yes"},
+	} {
+		if err := s.run("redis-cli", append([]string{"-p", strconv.Itoa(s.port), "-e"}, command...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped := make(chan bool)
+	go func() {
+		s.Stop()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		_ = syscall.Kill(s.pid, syscall.SIGKILL)
+		<-stopped
+		t.Fatal("it does not end")
 	}
 }
 
