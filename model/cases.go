@@ -1,8 +1,10 @@
 package main
 
 const (
-	lease = "lease.pml"
-	marks = "marks.pml"
+	lease  = "lease.pml"
+	marks  = "marks.pml"
+	settle = "settle.pml"
+	live   = "live.pml"
 )
 
 // sound lists the searches of the protocol as it is.
@@ -14,20 +16,29 @@ func sound() []search {
 		{file: lease, bounds: "WORKERS=3 CODES=1"},
 		{file: marks, bounds: "PROCESSES=3 LOCK"},
 		{file: marks, bounds: "PROCESSES=3"},
+		{file: settle, bounds: "ATTEMPTS=2 SKEW=1 AGE=1"},
+		{file: settle, bounds: "ATTEMPTS=2 SKEW=2 AGE=0"},
+		{file: settle, bounds: "ATTEMPTS=2 SKEW=0 AGE=2"},
+		{file: live, bounds: "LOSSES=0", cycles: true},
+		{file: live, bounds: "LOSSES=2", cycles: true},
+		{file: live, bounds: "LOSSES=2 SETTLE=3", cycles: true},
 		{file: lease, bounds: "WORKERS=3 CODES=2 SYMMETRY", large: true},
 		{file: lease, bounds: "WORKERS=2 CODES=2 PAUSES SYMMETRY", large: true},
 		{file: lease, bounds: "WORKERS=3 CODES=1 PAUSES SYMMETRY", large: true},
 		{file: lease, bounds: "WORKERS=4 CODES=1 SYMMETRY", large: true},
 		{file: marks, bounds: "PROCESSES=4", large: true},
+		{file: settle, bounds: "ATTEMPTS=3", large: true},
+		{file: live, bounds: "WORKERS=3 CODES=3 LOSSES=1", cycles: true, large: true},
 	}
 }
 
 const (
 	one   = "WORKERS=2 CODES=1"
 	two   = "WORKERS=2 CODES=2"
-	pause = "WORKERS=2 CODES=1 PAUSES"
+	pause = "WORKERS=2 CODES=1 SEQS=1 PAUSES"
 	file  = "PROCESSES=2 LOCK"
 	row   = "PROCESSES=2"
+	twice = "ATTEMPTS=2"
 )
 
 // broken lists the breaks, each with the bounds within which it is found.
@@ -72,5 +83,15 @@ func broken() []search {
 		{name: "CLOSE_BEFORE_STOP", file: marks, bounds: file, stands: "the mark is written down, then the generator stopped"},
 		{name: "CLOSE_IGNORES_CLAIMS", file: marks, bounds: row, stands: "a close writes the mark as opened, whatever was claimed"},
 		{name: "CLOSE_IGNORES_OPENED", file: marks, bounds: row, stands: "a close writes the last claim, below the mark as opened"},
+		{name: "NO_SETTLE", file: settle, bounds: twice, stands: "the store forgets, and an acquire does not settle"},
+		{name: "SETTLE_NEVER_USED_ONLY", file: settle, bounds: twice, stands: "only an acquire of a code without a record settles"},
+		{name: "CLOCKS_TOO_FAR_APART", file: settle, bounds: twice, stands: "clocks differ by more than MaxClockSkew"},
+		{name: "CLOCK_READ_LONG_AGO", file: settle, bounds: twice, stands: "an acquire is sent long after it read the clock"},
+		{name: "EXPIRED_OWNER_RENEWS", file: settle, bounds: twice, stands: "an owner renews after its ceiling has passed, when the store may have forgotten who took the code"},
+		{name: "ANSWER_WAITED_FOR", file: live, bounds: "", cycles: true, stands: "an answer is waited for without a limit"},
+		{name: "NOT_READ_BACK", file: live, bounds: "", cycles: true, stands: "a conflict is not read back: the old version is presented for ever"},
+		{name: "SUSPENDED_FOR_EVER", file: live, bounds: "", cycles: true, stands: "a lease past its deadline is neither renewed nor given up"},
+		{name: "DEAD_OWNERS_STAY", file: live, bounds: "", cycles: true, stands: "a code whose ceiling has passed is not taken"},
+		{name: "SETTLE_AGAIN", file: live, bounds: "SETTLE=3", cycles: true, stands: "a renewal moves the floor as an acquire does"},
 	}
 }

@@ -140,7 +140,7 @@ func command(dir, name string, args ...string) (out string, cpu time.Duration, e
 
 var (
 	summary   = regexp.MustCompile(`depth reached (\d+), errors: (\d+)`)
-	stored    = regexp.MustCompile(`(?m)^\s*(\d+) states, stored`)
+	stored    = regexp.MustCompile(`(?m)^\s*([\d.e+]+) states, stored`)
 	violated  = regexp.MustCompile(`pan:\d+: (.*) \(at depth (\d+)\)`)
 	truncated = regexp.MustCompile(`max search depth too small|out of memory|not completed|reached -DMEMLIM|out of -DMEMLIM`)
 )
@@ -149,11 +149,11 @@ var (
 func parse(out string) result {
 	var r result
 	number := func(text string) int64 {
-		n, err := strconv.ParseInt(text, 10, 64)
+		n, err := strconv.ParseFloat(text, 64) // large ones are printed so
 		if err != nil {
 			r.err = err
 		}
-		return n
+		return int64(n)
 	}
 	total, states := summary.FindStringSubmatch(out), stored.FindStringSubmatch(out)
 	if total == nil || states == nil {
