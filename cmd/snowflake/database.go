@@ -6,12 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 	"github.com/spf13/cobra"
+	_ "modernc.org/sqlite" // the driver sqlite
+
+	"github.com/snowfence/snowflake/stores/sqlstore"
 )
 
 // databaseFlags say which column of a database is read.
@@ -125,4 +132,45 @@ func columnText(value any) (string, error) {
 		return value.UTC().Format(time.RFC3339Nano), nil
 	}
 	return "", fmt.Errorf("it is a %T, must be a 64-bit integer, text, or a time", value)
+}
+
+// openDatabase opens sqlite:PATH, postgres://... or mysql://..., without a word to it yet.
+// Errors do not tell the password.
+func openDatabase(address, sqliteOptions string) (*sql.DB, sqlstore.Dialect, error) {
+	scheme, rest, _ := strings.Cut(address, ":")
+	switch scheme {
+	case "sqlite":
+		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: rest}).EscapedPath()+"?"+sqliteOptions)
+		return db, sqlstore.SQLite, err
+	case "postgres", "postgresql":
+		db, err := sql.Open("pgx", address)
+		return db, sqlstore.Postgres, err
+	case "mysql":
+		dsn, err := mysqlAddress(address)
+		if err != nil {
+			return nil, 0, err
+		}
+		db, err := sql.Open("mysql", dsn)
+		return db, sqlstore.MySQL, err
+	}
+	return nil, 0, usage("a database must begin with sqlite:, postgres: or mysql:, and not with %.20q", scheme+":")
+}
+
+// mysqlAddress turns mysql://user:password@host:port/database into what the driver wants.
+func mysqlAddress(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", errors.Unwrap(err)
+	}
+	cfg := mysql.NewConfig()
+	cfg.User = u.User.Username()
+	cfg.Passwd, _ = u.User.Password()
+	cfg.Net, cfg.Addr, cfg.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
+	if socket := u.Query().Get("socket"); socket != "" {
+		cfg.Net, cfg.Addr = "unix", socket
+	} else if u.Port() == "" {
+		cfg.Addr = net.JoinHostPort(u.Hostname(), "3306")
+	}
+	cfg.ParseTime = true
+	return cfg.FormatDSN(), nil
 }

@@ -2,27 +2,26 @@ package main
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
 	"strings"
 
-	"github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 	"github.com/spf13/cobra"
-	_ "modernc.org/sqlite" // the driver sqlite
 
 	"github.com/snowfence/snowflake"
 	"github.com/snowfence/snowflake/stores/sqlstore"
 )
 
-const storeHelp = `Stores: dir:PATH, sqlite:PATH, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE,
-with :PASSWORD after USER. For tables with another prefix than
-snowflake_, append it: #ids.snowflake_. The environment variable SNOWFLAKE_STORE
-keeps an address, and its password, out of the list of processes.`
+const storeHelp = `Stores, by the address in --store:
+  dir:PATH                            a folder of this machine
+  sqlite:PATH                         an SQLite database of this machine
+  postgres://USER@HOST/DATABASE       PostgreSQL, with the parameters of libpq
+  mysql://USER@HOST/DATABASE          MySQL or MariaDB
+  etcd://HOST:PORT,HOST:PORT/PREFIX   etcd (etcds: with TLS); the prefix is else snowflake
+  redis://USER@HOST:PORT/DATABASE     Redis (rediss: with TLS)
+A password follows USER after a colon. Tables and keys of Redis that do not begin with
+snowflake_ and snowflake: begin with what is after #, as in sqlite:ids.db#ids2_. The
+environment variable SNOWFLAKE_STORE keeps an address out of the list of processes.`
 
 // storeFlag is --store: where the leases are.
 type storeFlag struct {
@@ -44,6 +43,10 @@ var storeSchemes = map[string]func(ctx context.Context, f *storeFlag) (snowflake
 	"postgres":   openSQL,
 	"postgresql": openSQL,
 	"mysql":      openSQL,
+	"etcd":       openEtcd,
+	"etcds":      openEtcd,
+	"redis":      openRedis,
+	"rediss":     openRedis,
 }
 
 // given says whether there is an address.
@@ -62,7 +65,7 @@ func (f *storeFlag) open(ctx context.Context) (snowflake.LeaseStore, func() erro
 	scheme, _, _ := strings.Cut(f.address, ":")
 	open, ok := storeSchemes[scheme]
 	if !ok {
-		return nil, nil, usage("--store must begin with dir:, sqlite:, postgres:, mysql:, and not with %.20q", scheme+":")
+		return nil, nil, usage("--store must begin with dir:, sqlite:, postgres:, mysql:, etcd: or redis:, and not with %.20q", scheme+":")
 	}
 	store, closer, err := open(ctx, f)
 	if err != nil {
@@ -94,45 +97,4 @@ func openSQL(ctx context.Context, f *storeFlag) (snowflake.LeaseStore, func() er
 		return nil, nil, err
 	}
 	return store, db.Close, nil
-}
-
-// openDatabase opens sqlite:PATH, postgres://... or mysql://..., without a word to it yet.
-// Errors do not tell the password.
-func openDatabase(address, sqliteOptions string) (*sql.DB, sqlstore.Dialect, error) {
-	scheme, rest, _ := strings.Cut(address, ":")
-	switch scheme {
-	case "sqlite":
-		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: rest}).EscapedPath()+"?"+sqliteOptions)
-		return db, sqlstore.SQLite, err
-	case "postgres", "postgresql":
-		db, err := sql.Open("pgx", address)
-		return db, sqlstore.Postgres, err
-	case "mysql":
-		dsn, err := mysqlAddress(address)
-		if err != nil {
-			return nil, 0, err
-		}
-		db, err := sql.Open("mysql", dsn)
-		return db, sqlstore.MySQL, err
-	}
-	return nil, 0, usage("a database must begin with sqlite:, postgres: or mysql:, and not with %.20q", scheme+":")
-}
-
-// mysqlAddress turns mysql://user:password@host:port/database into what the driver wants.
-func mysqlAddress(address string) (string, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "", errors.Unwrap(err)
-	}
-	cfg := mysql.NewConfig()
-	cfg.User = u.User.Username()
-	cfg.Passwd, _ = u.User.Password()
-	cfg.Net, cfg.Addr, cfg.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
-	if socket := u.Query().Get("socket"); socket != "" {
-		cfg.Net, cfg.Addr = "unix", socket
-	} else if u.Port() == "" {
-		cfg.Addr = net.JoinHostPort(u.Hostname(), "3306")
-	}
-	cfg.ParseTime = true
-	return cfg.FormatDSN(), nil
 }
