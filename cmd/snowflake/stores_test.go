@@ -4,13 +4,18 @@ package main
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/snowfence/snowflake"
 	"github.com/snowfence/snowflake/internal/servers"
+	"github.com/snowfence/snowflake/stores/sqlstore"
 )
 
 // Every store that the tool names works, on a real server. Those of etcd are in etcdtest,
@@ -51,7 +56,50 @@ func TestEveryStore(t *testing.T) {
 			require.Contains(t, tool(0, "leases", "fence", "--region", "1", "--layout", small, "--yes"), "2 codes of region 1 fenced")
 			require.Contains(t, tool(exitError, "next", "--region", "1", "--layout", small, "--timeout", "1s"), "all 2 of the region are held")
 			require.Contains(t, tool(exitError, "next", "--region", "1"), "layout differs")
+			if name != "Redis" {
+				testColumn(t, address, tool)
+			}
 		})
+	}
+}
+
+// testColumn audits a column of a database and, where that is PostgreSQL, makes UUIDs of it
+// as the guide does.
+func testColumn(t *testing.T, address string, tool func(int, ...string) string) {
+	t.Helper()
+	db, dialect, err := openDatabase(address, "")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	for _, statement := range []string{
+		"CREATE TABLE orders (id BIGINT, created_at TIMESTAMP NULL)",
+		"INSERT INTO orders VALUES (26091926323200001, '2026-03-14 00:00:01'), (9223372036854775807, '2026-03-14 00:00:02')",
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	column := []string{"audit", "--json", "--db", address, "--table", "orders", "--time-column", "created_at", "--store", address}
+	report := tool(exitFound, column...)
+	require.Contains(t, report, `"ids":2,`)
+	require.Contains(t, report, `"repeats":0,"out_of_range":0,"future":1,"unexplained":2,"after_insert":1,"out_of_order":0,`)
+	_, err = db.ExecContext(t.Context(), "INSERT INTO orders VALUES (26091926323200001, NULL), (NULL, NULL)")
+	require.NoError(t, err)
+	report = tool(exitRepeat, "audit", "--json", "--db", address, "--table", "orders", "--bad", "skip")
+	require.Contains(t, report, `"ids":3,"skipped":1,`)
+	require.Contains(t, report, `"repeats":1,`)
+	if dialect != sqlstore.Postgres {
+		return
+	}
+	guide, err := os.ReadFile(filepath.Join("..", "..", "docs", "migration.md"))
+	require.NoError(t, err)
+	function := regexp.MustCompile("(?s)```sql\n(.*?)```").FindSubmatch(guide)
+	_, err = db.ExecContext(t.Context(), string(function[1]))
+	require.NoError(t, err)
+	for _, id := range []snowflake.ID{1, 4095, 26091926323200001, 0x0123456789abcdef, 0x5aaaaaaaaaaaaaaa, 1<<63 - 1} {
+		want, err := uuid7(snowflake.Formats{{Layout: snowflake.DefaultLayout()}}, id)
+		require.NoError(t, err)
+		var got string
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT snowflake_uuid($1)::text", id).Scan(&got))
+		require.Equal(t, want, got)
 	}
 }
 
