@@ -161,10 +161,6 @@ func (l *WorkerLease) free(records []Record, now int64) (free []Record, earliest
 // ceiling are computed from the record whose version is presented.
 func (l *WorkerLease) take(ctx context.Context, old Record, now time.Time) error {
 	stored := l.frame.ceilTick(nanos(old.Ceiling))
-	floor := stored
-	if l.cfg.Settle > 0 {
-		floor = l.frame.ceilTick(nanos(later(old.Ceiling, now).Add(l.cfg.Settle)))
-	}
 	ceiling := max(stored, l.frame.floorTick(nanos(now.Add(l.cfg.TTL))))
 	sent := l.elapsed.Elapsed()
 	mine := Record{
@@ -191,6 +187,11 @@ func (l *WorkerLease) take(ctx context.Context, old Record, now time.Time) error
 	}
 	if l.elapsed.Elapsed()-sent >= l.cfg.TTL {
 		return errAnsweredLate // an orphan, whose ceiling has passed
+	}
+	floor := stored
+	if l.cfg.Settle > 0 {
+		// From after the answer: what a pause before the request let others do counts too.
+		floor = l.frame.ceilTick(nanos(later(later(old.Ceiling, now), l.cfg.Clock.Now()).Add(l.cfg.Settle)))
 	}
 	l.held = &holding{record: got, floor: floor, deadline: sent + l.cfg.TTL, lastAttempt: sent}
 	return nil

@@ -213,6 +213,56 @@ func TestRenewRidesOutAnOutage(t *testing.T) {
 	}
 }
 
+// Once its ceiling may have passed by another's clock, a lease on a store that may forget is
+// not restored: somebody may have been given the code, and the store may know nothing of it.
+// Within that it is, and on every other store.
+func TestRenewPastTheCeilingWhereTheStoreForgets(t *testing.T) {
+	for name, test := range map[string]struct {
+		settle time.Duration
+		outage time.Duration
+		lands  bool // what is sent meanwhile, though nothing is answered
+		fresh  bool
+	}{
+		"past it":                         {time.Minute, 3 * time.Minute, false, true},
+		"past it, by an unanswered write": {time.Minute, 3 * time.Minute, true, true},
+		"well within it":                  {time.Minute, 90 * time.Second, false, false},
+		"a store that does not forget":    {0, 3 * time.Minute, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				k := w.holder(func(k *worker) {
+					oneCode(k)
+					k.cfg.Settle = test.settle
+				})
+				g := k.generator()
+				w.pass(3 * time.Minute)
+				mustNext(w, g)
+				k.set(func(k *link) {
+					k.plan = func(op string, _ Record) fault {
+						if test.lands && op == "swap" && time.Since(bubbleStart) > 5*time.Minute {
+							return fault{silent: true}
+						}
+						return fault{lost: true}
+					}
+				})
+				w.pass(test.outage)
+				k.set(func(k *link) { k.plan = nil })
+				back := k.clock.Now()
+				w.pass(10 * time.Second)
+				g2 := k.grant()
+				require.NotNil(w, g2)
+				if !test.fresh {
+					require.EqualValues(w, 1, g2.Token)
+					mustNext(w, g)
+					return
+				}
+				require.EqualValues(w, 2, g2.Token)
+				require.False(w, g2.Floor.Before(back.Add(test.settle)), "it settles")
+			})
+		})
+	}
+}
+
 func TestRenewBacksOff(t *testing.T) {
 	for name, down := range map[string]func(*worker){
 		"the store is down": func(k *worker) { k.cut(true) },
