@@ -11,6 +11,25 @@ import (
 	"github.com/snowfence/snowflake"
 )
 
+// The names that users' code compiles against, as in api_test.go.
+var (
+	_ func(string) (snowflake.Layout, error)                                                 = snowflake.ParseLayout
+	_                                                                                        = snowflake.Format{From: 0, Layout: snowflake.Layout{}, WorkerLast: false}
+	_ func(snowflake.Formats) error                                                          = snowflake.Formats.Validate
+	_ func(snowflake.Formats, snowflake.Layout, time.Time) (snowflake.Formats, error)        = snowflake.Formats.Append
+	_ func(snowflake.Formats, snowflake.ID) (snowflake.Format, error)                        = snowflake.Formats.Of
+	_ func(snowflake.Formats, snowflake.ID) (snowflake.Parts, error)                         = snowflake.Formats.Unpack
+	_ func(snowflake.Formats, time.Time) (snowflake.ID, error)                               = snowflake.Formats.MinID
+	_ func(snowflake.Formats, time.Time) (snowflake.ID, error)                               = snowflake.Formats.MaxID
+	_ func(snowflake.Formats, snowflake.Lease) (snowflake.Lease, error)                      = snowflake.Formats.Lease
+	_ func(snowflake.Format) time.Time                                                       = snowflake.Format.Start
+	_ func(snowflake.Format, snowflake.ID) (snowflake.Parts, error)                          = snowflake.Format.Unpack
+	_ func(context.Context, snowflake.LeaseStore, snowflake.Fence) (snowflake.Fenced, error) = snowflake.FenceLeases
+	_ func(context.Context, snowflake.LeaseStore, int, ...int) ([]snowflake.Record, error)   = snowflake.ReleaseExpired
+	_                                                                                        = snowflake.Fence{Region: 0, Until: time.Time{}, Layout: snowflake.Layout{}, Owner: ""}
+	_                                                                                        = snowflake.Fenced{Codes: 0, Highest: time.Time{}}
+)
+
 // A fifth region, from New Year 2028 on, for a column that began with DefaultLayout: 40
 // bits of time instead of 41, and 3 for the region.
 func ExampleFormats_Append() {

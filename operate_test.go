@@ -142,6 +142,45 @@ func TestAFenceSurvivesEveryFault(t *testing.T) {
 	}
 }
 
+// Workers that renew and acquire meanwhile lose their codes all the same, and no two grants
+// overlap: the world looks.
+func TestAFenceAmongLivingWorkers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var living []*worker
+		for range 6 {
+			living = append(living, w.holder(func(k *worker) {
+				k.cfg.Layout, k.cfg.TTL = codesOf(3), 3*time.Second
+				k.plan = func(string, Record) fault { return fault{delay: 50 * time.Millisecond} }
+			}))
+		}
+		way := w.operator()
+		way.plan = func(string, Record) fault { return fault{delay: 30 * time.Millisecond} }
+		until := w.clock.Now().Add(time.Minute)
+		var done Fenced
+		fenced := make(chan error, 1)
+		go func() {
+			var err error
+			done, err = FenceLeases(w.Context(), way, Fence{Until: until})
+			fenced <- err
+		}()
+		w.pass(30 * time.Second)
+		require.NoError(w, <-fenced)
+		require.Equal(w, 8, done.Codes)
+		for worker := range 8 {
+			require.Equal(w, until, w.store.record(worker).Ceiling)
+		}
+		for _, k := range living {
+			require.Nil(w, k.grant())
+			require.False(w, k.stats().Ceiling.After(done.Highest), "no ceiling was revealed above Highest")
+		}
+		w.pass(time.Minute)
+		for _, k := range living {
+			require.NotNil(w, k.grant())
+			require.False(w, k.grant().Floor.Before(until))
+		}
+	})
+}
+
 func TestAFenceSaysHowFarItGot(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.holder(func(k *worker) { k.cfg.Layout = codesOf(3) })
