@@ -104,8 +104,8 @@ func (t *tool) waitsForPerson() bool {
 // is to be skipped.
 func (in *input) each(ctx context.Context, t *tool, from io.Reader, use func(id snowflake.ID, r row) error) error {
 	var count int
-	return in.rows(ctx, from, func(r row) error {
-		if count++; count%4096 == 0 && ctx.Err() != nil {
+	return in.rows(ctx, &interruptible{ctx.Done(), from, nil}, func(r row) error {
+		if count++; count%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		var id snowflake.ID
@@ -132,6 +132,36 @@ func (in *input) each(ctx context.Context, t *tool, from io.Reader, use func(id 
 		t.warnf("snowflake: %s\n", strings.ReplaceAll(err.Error(), "snowflake: ", ""))
 		return nil
 	})
+}
+
+// interruptible is a reader whose Read ends when done does: one of the standard input
+// cannot be ended otherwise.
+type interruptible struct {
+	done <-chan struct{}
+	from io.Reader
+	own  []byte // what is read into: a Read that was left to itself must not write to p
+}
+
+func (r *interruptible) Read(p []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	if len(r.own) < len(p) {
+		r.own = make([]byte, len(p))
+	}
+	buffer := r.own[:len(p)]
+	results := make(chan result, 1)
+	go func() {
+		n, err := r.from.Read(buffer)
+		results <- result{n, err}
+	}()
+	select {
+	case read := <-results:
+		return copy(p, buffer[:read.n]), read.err
+	case <-r.done:
+		return 0, context.Canceled
+	}
 }
 
 // where says what the place of a row counts.

@@ -128,3 +128,24 @@ func scrape(t *testing.T, url string) string {
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	return string(body)
 }
+
+// A command that waits for input ends when it is told to, and leaves nothing behind.
+func TestInterruptedInput(t *testing.T) {
+	temp := t.TempDir()
+	for _, args := range [][]string{{"decode", "-"}, {"audit", "--temp", temp, "-"}} {
+		ctx, stop := context.WithCancel(t.Context())
+		in, never := io.Pipe()
+		var out, errs shared
+		ended := make(chan int)
+		go func() { ended <- run(ctx, args, in, &out, &errs) }()
+		_, err := never.Write([]byte("1\n2\n"))
+		require.NoError(t, err)
+		stop()
+		require.Equal(t, exitError, <-ended)
+		require.Contains(t, errs.String(), "canceled")
+		require.NoError(t, never.Close())
+	}
+	left, err := filepath.Glob(filepath.Join(temp, "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
