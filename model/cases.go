@@ -16,18 +16,19 @@ func sound() []search {
 		{file: lease, bounds: "WORKERS=3 CODES=1"},
 		{file: marks, bounds: "PROCESSES=3 LOCK"},
 		{file: marks, bounds: "PROCESSES=3"},
-		{file: settle, bounds: "ATTEMPTS=2 SKEW=1 AGE=1"},
-		{file: settle, bounds: "ATTEMPTS=2 SKEW=2 AGE=0"},
-		{file: settle, bounds: "ATTEMPTS=2 SKEW=0 AGE=2"},
+		{file: settle, bounds: "ATTEMPTS=2 SKEW=1 AGE=1 LOSS=0"},
+		{file: settle, bounds: "ATTEMPTS=2 SKEW=1 AGE=0 LOSS=1"},
+		{file: settle, bounds: "ATTEMPTS=2 SKEW=0 AGE=1 LOSS=1"},
+		{file: settle, bounds: "ATTEMPTS=2 SKEW=1 AGE=1 UNEXPIRED"},
 		{file: live, bounds: "LOSSES=0", cycles: true},
 		{file: live, bounds: "LOSSES=2", cycles: true},
 		{file: live, bounds: "LOSSES=2 SETTLE=3", cycles: true},
-		{file: lease, bounds: "WORKERS=3 CODES=2 SYMMETRY", large: true},
+		{file: lease, bounds: "WORKERS=3 CODES=2 SYMMETRY"},
 		{file: lease, bounds: "WORKERS=2 CODES=2 PAUSES SYMMETRY", large: true},
-		{file: lease, bounds: "WORKERS=3 CODES=1 PAUSES SYMMETRY", large: true},
-		{file: lease, bounds: "WORKERS=4 CODES=1 SYMMETRY", large: true},
+		{file: lease, bounds: "WORKERS=3 CODES=1 PAUSES SYMMETRY"},
+		{file: lease, bounds: "WORKERS=4 CODES=1 SYMMETRY"},
 		{file: marks, bounds: "PROCESSES=4", large: true},
-		{file: settle, bounds: "ATTEMPTS=3", large: true},
+		{file: settle, bounds: "ATTEMPTS=3 SKEW=1 AGE=0 LOSS=1", large: true},
 		{file: live, bounds: "WORKERS=3 CODES=3 LOSSES=1", cycles: true, large: true},
 	}
 }
@@ -38,7 +39,7 @@ const (
 	pause = "WORKERS=2 CODES=1 SEQS=1 PAUSES"
 	file  = "PROCESSES=2 LOCK"
 	row   = "PROCESSES=2"
-	twice = "ATTEMPTS=2"
+	twice = "ATTEMPTS=2 SKEW=0 AGE=0 LOSS=2"
 )
 
 // broken lists the breaks, each with the bounds within which it is found.
@@ -86,8 +87,8 @@ func broken() []search {
 		{name: "NO_SETTLE", file: settle, bounds: twice, stands: "the store forgets, and an acquire does not settle"},
 		{name: "SETTLE_NEVER_USED_ONLY", file: settle, bounds: twice, stands: "only an acquire of a code without a record settles"},
 		{name: "CLOCKS_TOO_FAR_APART", file: settle, bounds: twice, stands: "clocks differ by more than MaxClockSkew"},
-		{name: "CLOCK_READ_LONG_AGO", file: settle, bounds: twice, stands: "an acquire is sent long after it read the clock"},
-		{name: "EXPIRED_OWNER_RENEWS", file: settle, bounds: twice, stands: "an owner renews after its ceiling has passed, when the store may have forgotten who took the code"},
+		{name: "CLOCK_READ_LONG_AGO", file: settle, bounds: twice, stands: "an acquire lands long after the clock was read for it"},
+		{name: "STORE_FORGETS_LONG", file: settle, bounds: twice, stands: "the store forgets that an expired code was taken, and its owner before renews"},
 		{name: "ANSWER_WAITED_FOR", file: live, bounds: "", cycles: true, stands: "an answer is waited for without a limit"},
 		{name: "NOT_READ_BACK", file: live, bounds: "", cycles: true, stands: "a conflict is not read back: the old version is presented for ever"},
 		{name: "SUSPENDED_FOR_EVER", file: live, bounds: "", cycles: true, stands: "a lease past its deadline is neither renewed nor given up"},

@@ -17,6 +17,7 @@ import (
 	"log"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 )
 
@@ -42,11 +43,10 @@ func run(full, write bool, trail string, parallel int) error {
 	if write && !full {
 		return errors.New("model: -write needs -full, or the tables would lose rows")
 	}
-	var searches []search
-	for _, s := range append(sound(), broken()...) {
-		if full || !s.large {
-			searches = append(searches, s)
-		}
+	all := append(sound(), broken()...)
+	searches := slices.DeleteFunc(slices.Clone(all), func(s search) bool { return s.large })
+	if full {
+		searches = append(searches, slices.DeleteFunc(all, func(s search) bool { return !s.large })...)
 	}
 	results := searchAll(searches, parallel)
 	failed := 0

@@ -104,13 +104,13 @@ func (s search) searchIn(dir string) result {
 	if out, _, err := command(dir, "spin", append(s.options(), "-a", s.file)...); err != nil {
 		return result{err: fmt.Errorf("spin: %w: %s", err, out)}
 	}
-	compile := []string{"-O2", "-w", "-DMEMLIM=" + memoryLimit, "-DNOREDUCE", "-o", "pan", "pan.c"}
+	compile := []string{"-O1", "-w", "-DMEMLIM=" + memoryLimit, "-DNOREDUCE", "-o", "pan", "pan.c"}
 	search := []string{"-n", "-m" + depthLimit}
 	switch {
 	case s.cycles:
 		compile = append(compile, "-DCOLLAPSE", "-DNFAIR=8") // fairness to more than two processes
 		search = append(search, "-a", "-f")
-	case s.name != "":
+	case s.name != "" && s.file != settle: // there it takes too much memory
 		compile = append(compile, "-DSAFETY", "-DBFS") // the first way found is a shortest one
 		search = []string{"-n"}
 	default:

@@ -3,10 +3,13 @@
  * Elsewhere clocks are arbitrary. Settle is the one thing that rests on them: the store may
  * come back with an older state, and who goes on from that must stay above what a forgotten
  * owner was given. So time is real here, in ticks from 0 to just after the watched tick W.
- * A clock reads up to SKEW ticks more than it, and a write lands up to AGE ticks after the
- * clock was read for it.
+ * A clock reads up to SKEW ticks more than it, a write lands up to AGE ticks after the clock
+ * was read for it, and what comes back is a state of the last LOSS ticks. With
  *
- *     Settle = TTL + MAXSKEW    is enough if SKEW + AGE <= MAXSKEW
+ *     Settle = TTL + MAXSKEW
+ *
+ * no two grants overlap as long as SKEW + AGE + LOSS <= MAXSKEW. With UNEXPIRED, the rule that
+ * an owner does not renew once its ceiling has passed by its clock, LOSS does not matter.
  *
  * What is above W is all the same and is kept as W+1. One code. Versions and nonces are
  * numbers here, because a restored record has those that it had: at most WRITES versions and
@@ -24,10 +27,19 @@
 #define WORKERS 2
 #endif
 #ifndef WRITES
-#define WRITES 5
+#define WRITES 4
 #endif
 #ifndef ATTEMPTS
 #define ATTEMPTS 3
+#endif
+
+#ifndef LOSS
+#define LOSS 0
+#endif
+#if defined(UNEXPIRED) || defined(STORE_FORGETS_LONG)
+#define LIMITED false
+#else
+#define LIMITED true
 #endif
 
 #ifdef NO_SETTLE
@@ -48,10 +60,10 @@
 #define MAX(x, y) ((x) > (y) -> (x) : (y))
 #define CLIP(x) ((x) > W+1 -> W+1 : (x))
 
-#ifdef EXPIRED_OWNER_RENEWS
-#define OWNS(i) true
-#else
+#ifdef UNEXPIRED
 #define OWNS(i) (now < w[i].ceil)
+#else
+#define OWNS(i) true
 #endif
 
 typedef Record { byte version; byte nonce; byte ceil }
@@ -66,6 +78,7 @@ Record r, backup;
 Worker w[WORKERS];
 byte time;   /* no clock that is read now reads less */
 byte nonces; /* made so far */
+byte old;    /* how many ticks the backup is, unless that does not matter */
 bit used;
 
 /* What the clock read for a write that lands now. */
@@ -98,7 +111,7 @@ proctype Run(byte i) {
 		:: else
 		fi;
 		now = 0 }
-	/* renew: unless the ceiling has passed, and another may have taken the code. */
+	/* renew */
 	:: atomic { w[i].nonce != 0 && r.version == w[i].version && r.nonce == w[i].nonce && r.version < WRITES ->
 		readClock();
 		if
@@ -115,10 +128,18 @@ proctype Run(byte i) {
 	od
 }
 
+inline backUp() { backup.version = r.version; backup.nonce = r.nonce; backup.ceil = r.ceil; old = 0 }
+
 proctype Others() {
 	do
-	:: d_step { time <= W -> time++ }
-	:: d_step { backup.version = r.version; backup.nonce = r.nonce; backup.ceil = r.ceil }
+	:: d_step { time <= W ->
+		time++;
+		if
+		:: LIMITED && old >= LOSS -> backUp() /* the one before is too old */
+		:: LIMITED && old < LOSS -> old++
+		:: !LIMITED
+		fi }
+	:: d_step { backUp() }
 	/* The store forgets. */
 	:: d_step { r.version = backup.version; r.nonce = backup.nonce; r.ceil = backup.ceil }
 	od
