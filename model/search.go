@@ -162,14 +162,15 @@ func parse(out string) result {
 	r.depth, r.states = number(total[1]), number(states[1])
 	if v := violated.FindStringSubmatch(out); v != nil {
 		r.found, r.depth = promise(v[1]), number(v[2])
-	} else if total[2] != "0" {
-		r.found = "an error of the model"
+	}
+	if r.found == "" && total[2] != "0" { // nothing that a break is meant to show
+		r.err = fmt.Errorf("pan: %.300s", out)
 	}
 	r.complete = r.found == "" && !truncated.MatchString(out)
 	return r
 }
 
-// promise names what an assertion of the models stands for.
+// promise names what an assertion of the models stands for, "" if it is not one of theirs.
 func promise(assertion string) string {
 	for _, p := range []struct{ text, name string }{
 		{"used", "equal IDs"},
@@ -182,5 +183,5 @@ func promise(assertion string) string {
 			return p.name
 		}
 	}
-	return assertion
+	return ""
 }
