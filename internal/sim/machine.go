@@ -20,7 +20,8 @@ type machine struct {
 	name           string
 	random         *rand.Rand
 	lives          int
-	proven         bool // has minted after the faults
+	proven         bool      // has minted after the faults
+	startable      time.Time // since when nothing was in the way of its processes
 }
 
 // process is one of them.
@@ -111,13 +112,7 @@ func (m *machine) stream() *rand.Rand { return rand.New(rand.NewPCG(m.random.Uin
 func (p *process) run() (again bool, end func()) {
 	if err := p.open(); err != nil {
 		p.note(err)
-		if p.world.calm() && time.Since(p.world.quietAt) > settling {
-			if !p.excused(err) {
-				p.world.fail(fmt.Errorf("%s does not come up: %w", p.owner, err))
-			}
-			return false, nil
-		}
-		return true, nil
+		return p.retries(err), nil
 	}
 	for !p.world.calm() {
 		if ended, end := p.trouble(); ended {
@@ -129,6 +124,25 @@ func (p *process) run() (again bool, end func()) {
 	p.recover()
 	p.close()
 	return time.Since(p.world.quietAt) < settling, nil
+}
+
+// retries tells whether a process that could not start is to be followed by another, and
+// fails the run if, with the faults over, none can although nothing has been in the way for
+// a while.
+func (p *process) retries(err error) bool {
+	over := time.Since(p.world.quietAt)
+	if over < 0 || p.excused(err) {
+		p.startable = time.Time{}
+		return over < settling
+	}
+	if p.startable.IsZero() {
+		p.startable = time.Now()
+	}
+	if over > settling && time.Since(p.startable) > echo {
+		p.world.fail(fmt.Errorf("%s does not come up: %w", p.owner, err))
+		return false
+	}
+	return true
 }
 
 // open takes a code and makes the generator.
