@@ -30,9 +30,6 @@ func (l *WorkerLease) renew(ctx context.Context) error {
 		l.drop(l.leaseError(h.record, fmt.Errorf("%w: %w", ErrLeaseLost, stepped)))
 		return stepped
 	}
-	if lost := l.overdue(now); lost != nil {
-		return lost
-	}
 	next := h.record
 	next.Released = false
 	next.Ceiling = l.frame.time(max(
@@ -45,26 +42,10 @@ func (l *WorkerLease) renew(ctx context.Context) error {
 	if err != nil {
 		return l.settle(ctx, err)
 	}
-	if lost := l.overdue(l.cfg.Clock.Now()); lost != nil {
-		return lost // The request took long.
-	}
 	if !l.renewed(stored, sent) {
 		return errAnsweredLate
 	}
 	return nil
-}
-
-// overdue ends a lease on a store that may forget, once its ceiling has passed or may have
-// by another's clock: the code may have been given to somebody else, and the store may have
-// forgotten it. On other stores such a renewal finds another nonce.
-func (l *WorkerLease) overdue(now time.Time) error {
-	h := l.held
-	if l.cfg.Settle <= 0 || now.Before(h.record.Ceiling.Add(-min(l.cfg.MaxClockSkew, l.cfg.TTL/3))) {
-		return nil
-	}
-	lost := l.leaseError(h.record, fmt.Errorf("%w: its ceiling has passed, on a store that may forget who came next", ErrLeaseLost))
-	l.drop(lost)
-	return lost
 }
 
 var errAnsweredLate = errors.New("snowflake: lease store: the answer came after what it grants had ended")
@@ -89,6 +70,11 @@ func (l *WorkerLease) checkClock(ctx context.Context) error {
 // late. The deadline counts from before the request that was granted was sent.
 func (l *WorkerLease) renewed(stored Record, sent time.Duration) bool {
 	h := l.held
+	if now := l.cfg.Clock.Now(); l.cfg.Settle > 0 && !now.Add(min(l.cfg.MaxClockSkew, l.cfg.TTL/3)).Before(h.record.Ceiling) {
+		// By somebody's clock the code was free. The store may have given it away, and have
+		// forgotten that: it settles as if it were acquired.
+		h.floor = max(h.floor, l.frame.ceilTick(nanos(now.Add(l.cfg.Settle))))
+	}
 	h.record, h.unanswered = stored, 0
 	h.deadline = max(h.deadline, sent+l.cfg.TTL)
 	l.count(func(s *LeaseStats) { s.Renewals++ })
@@ -110,9 +96,6 @@ func (l *WorkerLease) settle(ctx context.Context, err error) error {
 		return lost
 	case current.Version > h.record.Version:
 		// A request of ours has landed, nobody knows which: it counts from the first.
-		if lost := l.overdue(l.cfg.Clock.Now()); lost != nil {
-			return lost
-		}
 		if !l.renewed(current, h.unanswered) {
 			return l.renew(ctx) // that one is too long ago
 		}
