@@ -136,18 +136,18 @@ const (
 
 // odds are in a hundred, cumulated.
 var odds = []struct {
-	below       int
-	name        string
-	write, late bool // only a write; only where requests may be late
+	below int
+	name  string
+	write bool // only a write
 }{
-	{4, requestLost, false, false},
-	{8, answerLost, false, false},
-	{11, resetAfter, false, false},
-	{14, slowRequest, false, true},
-	{17, slowAnswer, false, false},
-	{20, doubled, true, false},
-	{22, doubledLate, true, false},
-	{27, landsLate, true, true},
+	{4, requestLost, false},
+	{8, answerLost, false},
+	{11, resetAfter, false},
+	{14, slowRequest, false},
+	{17, slowAnswer, false},
+	{20, doubled, true},
+	{22, doubledLate, true},
+	{27, landsLate, true},
 }
 
 // fate is what happens to one request.
@@ -190,7 +190,7 @@ func (l *link) drawName(write bool) string {
 	default:
 		for _, o := range odds {
 			if n < o.below {
-				if o.write && !write || o.late && l.world.shape.gentle {
+				if o.write && !write {
 					break
 				}
 				return o.name

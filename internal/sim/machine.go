@@ -85,9 +85,6 @@ func (m *machine) start() *process {
 		if m.world.shape.kind == forgetful {
 			p.clock.tame, drift = skew/8, 0
 		}
-		if m.world.shape.gentle {
-			p.clock.tame = 5 * time.Millisecond
-		}
 		p.clock.drift = float64(drift) / 1000
 		p.clock.step(offset)
 		m.world.hit("skew")
@@ -214,9 +211,6 @@ func (p *process) hooks() *snowflake.Hooks {
 				p.world.hit("lost to another nonce")
 			case strings.Contains(text, "suspended"):
 				p.world.hit("suspended")
-				if p.world.shape.gentle {
-					p.net.kill()
-				}
 			}
 		},
 		RenewFailed: func(err error) {
@@ -234,9 +228,6 @@ func (p *process) hooks() *snowflake.Hooks {
 // trouble draws a fault. It returns whether that was the end of the process.
 func (p *process) trouble() (ended bool, end func()) {
 	w := p.world
-	if p.net.isDead() {
-		return true, p.kill()
-	}
 	n := p.random.IntN(1000)
 	if n < 20 && w.shape.kind == forgetful && p.random.IntN(10) > 0 {
 		return false, nil // a code that settles takes a while to be of use
@@ -249,9 +240,6 @@ func (p *process) trouble() (ended bool, end func()) {
 		return true, nil
 	case n < 30:
 		d := p.upTo(3 * ttl)
-		if w.shape.gentle {
-			break
-		}
 		w.hit("pause")
 		if d > ttl {
 			w.hit("pause past the lease")

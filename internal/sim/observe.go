@@ -116,8 +116,8 @@ func (p *process) recover() {
 			p.proven = true
 			return
 		}
-		if p.net.isDead() || p.g.Stats().Last.After(rightTime().Add(ttl)) {
-			return // see gentle; or it has minted so far ahead that it would keep its code from others
+		if p.g.Stats().Last.After(rightTime().Add(ttl)) {
+			return // it has minted so far ahead that it would keep its code from others
 		}
 		if p.lease == nil && errors.Is(err, snowflake.ErrConflict) {
 			return // superseded, which is final: another process is to follow

@@ -10,8 +10,9 @@ import (
 
 // Options force what a seed would draw. Zero values leave it to the seed.
 type Options struct {
-	Regions, Workers int // workers of a region
-	Burst            int // the most IDs that one call asks for; 0: 4096
+	Regions, Workers int    // workers of a region
+	Burst            int    // the most IDs that one call asks for; 0: 4096
+	Kind             string // as a kind is called
 }
 
 // kind says what keeps the codes of a fleet apart.
@@ -33,7 +34,6 @@ type shape struct {
 	regions, workers int // workers of a region
 	layout           snowflake.Layout
 	tellsTime        bool          // the store does
-	gentle           bool          // see draw
 	troubled         time.Duration // how long faults go on
 	pace             time.Duration // the longest that a worker rests
 	burst            int
@@ -56,6 +56,11 @@ func draw(random *rand.Rand, o Options) shape {
 		s.regions, s.workers, workerBits = 4, 12+random.IntN(20), 4
 	case n < 56:
 		s.regions, s.workers, workerBits = 4, 100+random.IntN(101), 7
+	}
+	for k := leased; k <= static; k++ {
+		if o.Kind == k.String() {
+			s.kind = k
+		}
 	}
 	if o.Regions > 0 {
 		s.regions = o.Regions
@@ -80,14 +85,6 @@ func draw(random *rand.Rand, o Options) shape {
 		s.troubled = 90 * time.Second
 	}
 	s.layout = layout(random, s.regions, workerBits)
-	// Settle does not cover all that a store which forgets can do: a lease that is renewed
-	// after its own ceiling had passed does not settle, although somebody may have taken the
-	// code and the store may have forgotten it; and the floor of an acquisition is reckoned
-	// from before its request. So such fleets are spared pauses, late requests, clocks that
-	// differ by more than a few milliseconds, and suspended leases.
-	if s.gentle = s.kind == forgetful; s.gentle {
-		s.layout.Tick = min(s.layout.Tick, 5*time.Millisecond)
-	}
 	return s
 }
 

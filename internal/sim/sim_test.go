@@ -17,6 +17,7 @@ var (
 	regions  = flag.Int("sim.regions", 0, "regions of every fleet (0: drawn)")
 	workers  = flag.Int("sim.workers", 0, "workers of a region (0: drawn)")
 	burst    = flag.Int("sim.burst", 0, "the most IDs that a call asks for (0: 4096)")
+	only     = flag.String("sim.kind", "", "kind of every fleet: leases, marks, or leases in a forgetful store (empty: drawn)")
 	summary  = flag.String("sim.summary", "", "write the summary to this file, as JSON")
 	coverage = flag.Bool("sim.coverage", true, "fail if 60 seeds or more leave out a fault or a state")
 )
@@ -26,7 +27,7 @@ func TestFleets(t *testing.T) {
 	began := time.Now()
 	for seed := *first; seed < *first+uint64(*seeds); seed++ {
 		synctest.Test(t, func(t *testing.T) {
-			report, err := Run(seed, Options{Regions: *regions, Workers: *workers, Burst: *burst})
+			report, err := Run(seed, Options{Regions: *regions, Workers: *workers, Burst: *burst, Kind: *only})
 			s.Add(report)
 			if err != nil {
 				// Nonces and the product's own jitter are random: a seed draws the same
