@@ -8,7 +8,7 @@ MODULES := $(shell sed -n 's/^[[:space:]]*use[[:space:]]*\(\..*\)/\1/p; s/^[[:sp
 # Modules whose tests start servers: see test-stores.
 SERVED := ./internal/servers ./internal/etcdserver $(filter ./stores/%,$(MODULES))
 
-.PHONY: test vet race test-stores faults 386 sim mutants cross alone lint fuzz bench quickstart
+.PHONY: test vet race test-stores faults 386 sim mutants model cross alone lint fuzz bench fleet quickstart
 
 # The command that README gives and CI calls.
 test: vet race test-stores 386 cross alone
@@ -46,7 +46,7 @@ cross:
 alone:
 	@for module in $(MODULES); do \
 		echo "build $$module alone"; \
-		(cd $$module && GOWORK=off $(GO) build ./... && GOWORK=off $(GO) mod verify >/dev/null) || exit 1; \
+		(cd $$module && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod verify >/dev/null) || exit 1; \
 	done
 
 lint: $(LINT)
@@ -62,18 +62,24 @@ $(LINT):
 N ?= 1000
 SEED ?= 1
 sim:
-	$(GO) test -timeout 0 -v ./internal/sim -sim.seeds $(N) -sim.seed $(SEED)
+	$(GO) run ./internal/sim/run -seeds $(N) -seed $(SEED)
 
 # Breaks the protocol in one named way after the other: the simulator must find each.
 mutants:
 	$(GO) run ./internal/sim/mutants
 
+# Searches the models of the protocol, and finds every break of them. It takes spin and gcc.
+model:
+	$(GO) run ./model
+
 # A minute for each fuzz target, or FUZZTIME.
 FUZZTIME ?= 1m
 fuzz:
-	@for target in $$($(GO) test -list '^Fuzz' . | grep ^Fuzz); do \
-		echo "fuzz $$target"; \
-		$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) . || exit 1; \
+	@for package in . ./stores/redisstore ./examples/kubernetes/ordinal; do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep ^Fuzz); do \
+			echo "fuzz $$target of $$package"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+		done; \
 	done
 
 # Ratios within one run; then, beside the peers, ten rounds of some 50 seconds, which write
@@ -81,6 +87,10 @@ fuzz:
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem -count 6 .
 	cd bench && $(GO) run ./cmd/report
+
+# 800 generators on leases in etcd mint 2,000,000 IDs/s for a minute; every ID is checked.
+fleet:
+	$(GO) run ./bench/fleet
 
 quickstart:
 	$(GO) run ./examples/quickstart
