@@ -101,7 +101,7 @@ var mutants = []mutant{
 	{"mark as opened is no floor", "marks.go",
 		"		g.state.markFloor = g.frame.ceilTick(nanos(opened))\n", "		_ = opened\n"},
 	{"sequence reset on a new grant pointer", "claim.go",
-		"	s.grant, s.openUntil, s.untold = grant, 0, true\n", "	s.grant, s.openUntil, s.untold = grant, 0, true\n	s.sequence = 0\n"},
+		"	s.grant, s.openUntil = grant, 0\n", "	s.grant, s.openUntil = grant, 0\n	s.sequence = 0\n"},
 	{"sequence reset on a refusal", "claim.go",
 		"		s.counters.refused(err)\n		return claim{}, err\n", "		s.sequence = 0\n		s.counters.refused(err)\n		return claim{}, err\n"},
 	{"sequence wraps inside a tick", "claim.go",
