@@ -41,6 +41,10 @@
 // returns an error that is not ErrConflict, as for every answer that was lost: the outcome is
 // unknown, and the lease reads back.
 //
+// After a call that failed the next one has the client connect at once. gRPC by itself waits
+// longer after each refused connection, up to two minutes, and a lease could run out on a
+// cluster that had long come back.
+//
 // Nothing here has a time-out of its own: ctx ends a call. Leases end each after 4 s and
 // try again. A member that hangs takes calls until the client notices; let it notice, with
 // DialKeepAliveTime and DialKeepAliveTimeout of clientv3.Config, 10 s and 3 s for example.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -17,8 +18,10 @@ import (
 // Store is a LeaseStore in etcd. It is safe for concurrent use. Close the client after the
 // last generator.
 type Store struct {
+	client *clientv3.Client
 	kv     clientv3.KV
 	prefix string
+	failed atomic.Bool // the last call has: see reconnect
 }
 
 var _ snowflake.LeaseStore = (*Store)(nil)
@@ -48,7 +51,20 @@ func New(client *clientv3.Client, prefix string) (*Store, error) {
 	case !utf8.ValidString(prefix) || strings.ContainsFunc(prefix, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return nil, fmt.Errorf("etcdstore: New: prefix is %q, must be UTF-8 text of printable characters", prefix)
 	}
-	return &Store{kv: client.KV, prefix: prefix}, nil
+	return &Store{client: client, kv: client.KV, prefix: prefix}, nil
+}
+
+// reconnect has the client connect at once if the call before has failed. Left alone, gRPC
+// waits longer after each connection that was refused, up to two minutes: after a failover
+// of 90 s, which leases live through, it would let their time run out on a server that is
+// there. How often it is called is for leases to choose, which back off themselves.
+func (s *Store) reconnect() {
+	if !s.failed.Swap(false) {
+		return
+	}
+	if conn := s.client.ActiveConnection(); conn != nil {
+		conn.ResetConnectBackoff()
+	}
 }
 
 // MayForget returns false: see the package's comment for the settings under which that is
@@ -75,8 +91,10 @@ func (s *Store) Records(ctx context.Context, region int) ([]snowflake.Record, er
 	records := []snowflake.Record{}
 	folder := s.folder(region)
 	for from, more := folder, true; more; {
+		s.reconnect()
 		page, err := s.kv.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(folder)), clientv3.WithLimit(pageSize))
 		if err != nil {
+			s.failed.Store(true)
 			return fail(err)
 		}
 		for _, kv := range page.Kvs {
@@ -125,8 +143,10 @@ func (s *Store) Swap(ctx context.Context, old, new snowflake.Record) (snowflake.
 		first, last := span(old.Nonce)
 		same = append(same, clientv3.Compare(clientv3.Value(key), ">", first), clientv3.Compare(clientv3.Value(key), "<", last))
 	}
+	s.reconnect()
 	answer, err := s.kv.Txn(ctx).If(same...).Then(clientv3.OpPut(key, value)).Else(clientv3.OpGet(key)).Commit()
 	if err != nil {
+		s.failed.Store(true)
 		return fail(err)
 	}
 	if answer.Succeeded {
