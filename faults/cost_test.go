@@ -108,5 +108,5 @@ func (c *costTable) write(path string) error {
 	if !found || !ended {
 		return fmt.Errorf("%s: no marks of the table", path)
 	}
-	return os.WriteFile(path, []byte(head+costsBegin+c.table()+costsEnd+tail), 0o644) //nolint:gosec // documentation
+	return os.WriteFile(path, []byte(head+costsBegin+c.table()+costsEnd+tail), 0o644)
 }

@@ -160,7 +160,7 @@ func TestFailoverOf90Seconds(t *testing.T) {
 		f.leave(workers)
 		results.add(result{
 			order: 110, fault: "store failover of 90 s at the default TTL", store: b.kind, ids: f.audit(),
-			note: fmt.Sprintf("5 workers, nothing refused, longest pause between two IDs %s", shown(silence)),
+			note: "5 workers, nothing refused, longest pause between two IDs " + shown(silence),
 		})
 	})
 }

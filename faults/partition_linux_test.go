@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,7 +83,7 @@ func TestPartition(t *testing.T) {
 				cable := newProxy(t, ns.near, s.Address())
 				f := newFleet(t, b.shared(t), Plan{})
 				others := f.starts(2)
-				far := b.open(t, s, net.JoinHostPort(ns.near, fmt.Sprint(cable.port())))
+				far := b.open(t, s, net.JoinHostPort(ns.near, strconv.Itoa(cable.port())))
 				far.Prefix = f.plan.Store.Prefix
 				cutOff := f.start(func(p *Plan) { p.Store = far }, ns.name)
 				cutOff.mints()

@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"errors"
 	"io"
 	"net"
 	"strconv"
@@ -92,7 +93,7 @@ func (p *proxy) carry(to, from net.Conn, answers bool) {
 	}()
 	for buffer := make([]byte, 64<<10); ; {
 		n, err := from.Read(buffer)
-		if err != nil && err != io.EOF || n == 0 {
+		if err != nil && !errors.Is(err, io.EOF) || n == 0 {
 			return
 		}
 		p.mu.Lock()

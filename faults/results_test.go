@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -51,7 +52,7 @@ func shown(d time.Duration) string {
 }
 
 func thousands(n int) string {
-	s := fmt.Sprint(n)
+	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
@@ -90,5 +91,5 @@ that a suite of minutes sees what takes minutes at the default of 2 min.
 // write writes the document.
 func (r *resultTable) write(path string) error {
 	head := fmt.Sprintf(documentHead, time.Now().UTC().Format(time.DateOnly), runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU())
-	return os.WriteFile(path, []byte(head+r.table()), 0o644) //nolint:gosec // documentation
+	return os.WriteFile(path, []byte(head+r.table()), 0o644)
 }
