@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/snowfence/snowflake/internal/etcdserver"
 	"github.com/snowfence/snowflake/internal/servers"
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 )
 
 // backend is a kind of store.
@@ -103,13 +103,7 @@ func remote() []backend {
 // served completes a backend that needs a server.
 func served[S server](b backend, start func() (S, error)) backend {
 	b.start = func() (server, error) { return start() }
-	b.share = sync.OnceValues(func() (server, error) {
-		s, err := b.start()
-		if err == nil {
-			running.add(s)
-		}
-		return s, err
-	})
+	b.share = servertest.Share(&running, b.start)
 	return b
 }
 
@@ -119,14 +113,14 @@ func (b backend) shared(t *testing.T) Store {
 	if b.share == nil {
 		return b.open(t, nil, "")
 	}
-	s := need(t, b.share)
+	s := servertest.Need(t, b.share)
 	return b.open(t, s, s.Address())
 }
 
 // own returns a server of the test's own.
 func (b backend) own(t *testing.T) server {
 	t.Helper()
-	s := need(t, b.start)
+	s := servertest.Need(t, b.start)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -134,7 +128,7 @@ func (b backend) own(t *testing.T) server {
 // behind returns the store on the shared server, seen through a proxy.
 func (b backend) behind(t *testing.T) (Store, *proxy) {
 	t.Helper()
-	s := need(t, b.share)
+	s := servertest.Need(t, b.share)
 	p := newProxy(t, loopback, s.Address())
 	return b.open(t, s, p.address()), p
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 )
 
 // Of three nodes of etcd one is lost: work goes on. Then two of three: workers go on inside
@@ -17,7 +19,7 @@ func TestEtcdLosesNodes(t *testing.T) {
 	for name, leads := range map[string]bool{"a follower first": false, "the leader first": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := need(t, func() (*etcd, error) { return startEtcd(3) })
+			cluster := servertest.Need(t, func() (*etcd, error) { return startEtcd(3) })
 			t.Cleanup(cluster.Stop)
 			f := newFleet(t, Store{Kind: Etcd, Address: cluster.Address()}, Plan{TTL: 12 * time.Second, Renew: time.Second})
 			workers := f.starts(4)

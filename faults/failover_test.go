@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/snowfence/snowflake/internal/servers"
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 )
 
 // A PostgreSQL primary is lost, and its replica promoted.
@@ -71,10 +72,10 @@ func forgetful(bits int) Plan {
 // The replica follows through a proxy as well.
 func replicated(t *testing.T, plan Plan, settings ...string) (f *fleet, primary, replica *servers.Server, replication, network *proxy) {
 	t.Helper()
-	primary = need(t, func() (*servers.Server, error) { return servers.Postgres(settings...) })
+	primary = servertest.Need(t, func() (*servers.Server, error) { return servers.Postgres(settings...) })
 	t.Cleanup(primary.Stop)
 	replication = newProxy(t, loopback, primary.Address())
-	replica = need(t, func() (*servers.Server, error) { return servers.PostgresReplica(replication.port()) })
+	replica = servertest.Need(t, func() (*servers.Server, error) { return servers.PostgresReplica(replication.port()) })
 	t.Cleanup(replica.Stop)
 	network = newProxy(t, loopback, primary.Address())
 	store := postgresBackend.open(t, nil, network.address())

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/snowfence/snowflake/internal/etcdserver"
-	"github.com/snowfence/snowflake/internal/servers"
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 )
 
 var write = flag.Bool("faults.write", false, "write the results into docs/faults.md and docs/stores.md")
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	// Tests wait more than they work.
 	_ = flag.Set("test.parallel", "8")
 	code := m.Run()
-	running.stop()
+	running.Stop()
 	_ = os.RemoveAll(program.dir)
 	fmt.Print(results.table(), costs.table())
 	if *write && code == 0 {
@@ -61,35 +61,4 @@ func workerProgram() (string, error) {
 }
 
 // running are the servers that tests share.
-var running serverList
-
-type serverList struct {
-	mu   sync.Mutex
-	list []server
-}
-
-func (l *serverList) add(s server) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.list = append(l.list, s)
-}
-
-func (l *serverList) stop() {
-	for _, s := range l.list {
-		s.Stop()
-	}
-}
-
-// need returns what start does, or skips the test if a program is not installed.
-func need[T any](t *testing.T, start func() (T, error)) T {
-	t.Helper()
-	s, err := start()
-	var missing *servers.MissingError
-	if errors.As(err, &missing) {
-		t.Skip(missing)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
+var running servertest.Group

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/snowfence/snowflake/internal/servers"
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 )
 
 // namespace is a network of its own, with one cable to the machine's.
@@ -77,9 +78,9 @@ func TestPartition(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, remote(), func(t *testing.T, b backend) {
-				ns := need(t, newNamespace)
+				ns := servertest.Need(t, newNamespace)
 				t.Cleanup(func() { require.NoError(t, ns.remove()) })
-				s := need(t, b.share)
+				s := servertest.Need(t, b.share)
 				cable := newProxy(t, ns.near, s.Address())
 				f := newFleet(t, b.shared(t), Plan{})
 				others := f.starts(2)

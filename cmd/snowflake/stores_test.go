@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/snowfence/snowflake"
 	"github.com/snowfence/snowflake/internal/servers"
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 	"github.com/snowfence/snowflake/stores/sqlstore"
 )
 
@@ -27,11 +27,7 @@ func TestEveryStore(t *testing.T) {
 		"Redis":      func() (*servers.Server, error) { return servers.Redis("appendonly=yes", "appendfsync=always") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, err := start()
-			if missing := (*servers.MissingError)(nil); errors.As(err, &missing) {
-				t.Skip(missing)
-			}
-			require.NoError(t, err)
+			server := servertest.Need(t, start)
 			t.Cleanup(server.Stop)
 			address := server.DSN()
 			if name == "MariaDB" { // the driver's own form

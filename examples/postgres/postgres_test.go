@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/snowfence/snowflake"
 	"github.com/snowfence/snowflake/internal/servers"
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 )
 
 const runMain = "POSTGRES_RUN_MAIN"
@@ -28,11 +28,7 @@ func TestMain(m *testing.M) {
 // database starts a server, and skips the test if none is installed.
 func database(t *testing.T) (*servers.Server, *sql.DB) {
 	t.Helper()
-	server, err := servers.Postgres()
-	if missing := (*servers.MissingError)(nil); errors.As(err, &missing) {
-		t.Skip(missing)
-	}
-	require.NoError(t, err)
+	server := servertest.Need(t, func() (*servers.Server, error) { return servers.Postgres() })
 	t.Cleanup(server.Stop)
 	db, err := sql.Open("pgx", server.DSN())
 	require.NoError(t, err)

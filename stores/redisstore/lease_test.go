@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/snowfence/snowflake/internal/servers"
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 )
 
 // proxy stands before a server.
@@ -94,7 +95,7 @@ func (p *proxy) serve(client net.Conn) {
 // through opens a store whose client resends, as clients do unless told otherwise.
 func (p *proxy) through(t *testing.T, change func(o *redis.Options)) *Store {
 	t.Helper()
-	return openOn(t, connect(t, need(t, safe), func(o *redis.Options) {
+	return openOn(t, connect(t, servertest.Need(t, safe), func(o *redis.Options) {
 		o.Addr = p.address
 		if change != nil {
 			change(o)
@@ -105,7 +106,7 @@ func (p *proxy) through(t *testing.T, change func(o *redis.Options)) *Store {
 // A write whose answer was lost has an unknown outcome. Resent, it would find its own
 // write and be told of a conflict, which says that nothing was written.
 func TestALostAnswerIsNoConflict(t *testing.T) {
-	p := newProxy(t, need(t, safe))
+	p := newProxy(t, servertest.Need(t, safe))
 	s := p.through(t, nil)
 	old := snowflake.Record{}
 	for i := range 3 {
@@ -124,7 +125,7 @@ func TestALostAnswerIsNoConflict(t *testing.T) {
 }
 
 func TestALeaseGoesOnThroughLostAnswers(t *testing.T) {
-	p := newProxy(t, need(t, safe))
+	p := newProxy(t, servertest.Need(t, safe))
 	s := p.through(t, nil)
 	p.cut.Store(2) // those of the layout and of the code
 	l, err := snowflake.AcquireLease(t.Context(), s, snowflake.LeaseConfig{Renew: 20 * time.Millisecond})
@@ -149,7 +150,7 @@ func TestALeaseGoesOnThroughLostAnswers(t *testing.T) {
 
 func TestALostAnswerFromAClusterIsNoConflict(t *testing.T) {
 	_, _, _ = cluster(t) // it is there
-	server := need(t, primary)
+	server := servertest.Need(t, primary)
 	p := newProxy(t, server)
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: []string{server.Address()},
@@ -183,7 +184,7 @@ func TestCopiesAreSentOnceToo(t *testing.T) {
 
 // The client alone would wait for its ReadTimeout.
 func TestCallsEndWithTheirContext(t *testing.T) {
-	p := newProxy(t, need(t, safe))
+	p := newProxy(t, servertest.Need(t, safe))
 	s := p.through(t, func(o *redis.Options) { o.ReadTimeout = time.Hour })
 	now := swap(t, s, snowflake.Record{}, someRecord(17))
 	p.mute.Store(true)

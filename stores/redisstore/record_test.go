@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/snowfence/snowflake"
 	"github.com/stretchr/testify/require"
+
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 )
 
 var noon = time.Date(2030, time.June, 1, 12, 0, 0, 0, time.UTC)
@@ -238,16 +240,16 @@ func TestPrefixesDoNotMix(t *testing.T) {
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
-	client := connect(t, need(t, safe), nil)
+	client := connect(t, servertest.Need(t, safe), nil)
 	_, err := New(t.Context(), nil, "a", Options{})
 	require.ErrorContains(t, err, "client is nil")
 	_, err = New(t.Context(), client, "", Options{})
 	require.ErrorContains(t, err, "prefix is empty")
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": need(t, safe).Address()}})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": servertest.Need(t, safe).Address()}})
 	t.Cleanup(func() { require.NoError(t, ring.Close()) })
 	_, err = New(t.Context(), ring, "a", Options{MayForget: true})
 	require.ErrorContains(t, err, "redis.Ring")
-	closed := connect(t, need(t, safe), func(o *redis.Options) { o.Addr, o.MaxRetries = "127.0.0.1:1", -1 })
+	closed := connect(t, servertest.Need(t, safe), func(o *redis.Options) { o.Addr, o.MaxRetries = "127.0.0.1:1", -1 })
 	_, err = New(t.Context(), closed, "a", Options{MayForget: true})
 	require.ErrorContains(t, err, "refused")
 	require.NotErrorIs(t, err, ErrForgetful)

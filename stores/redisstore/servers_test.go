@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,59 +16,32 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/snowfence/snowflake/internal/servers"
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 )
 
 // Servers that tests share: each is started by the first test that needs it.
 var (
 	// safe is a server as it must be set.
-	safe = shared(func() (*servers.Server, error) { return servers.Redis(safely...) })
+	safe = servertest.Share(&group, func() (*servers.Server, error) { return servers.Redis(safely...) })
 	// primary and replica are a cluster.
-	primary = shared(clusterNode)
-	replica = shared(clusterNode)
+	primary = servertest.Share(&group, clusterNode)
+	replica = servertest.Share(&group, clusterNode)
 
 	safely = []string{"appendonly=yes", "appendfsync=always"}
 
-	runningMu sync.Mutex
-	running   []*servers.Server
+	group servertest.Group
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, s := range running {
-		s.Stop()
-	}
+	group.Stop()
 	os.Exit(code)
-}
-
-func shared(start func() (*servers.Server, error)) func() (*servers.Server, error) {
-	return sync.OnceValues(func() (*servers.Server, error) {
-		s, err := start()
-		if err != nil {
-			return nil, err
-		}
-		runningMu.Lock()
-		defer runningMu.Unlock()
-		running = append(running, s)
-		return s, nil
-	})
-}
-
-// need starts a server, and skips the test if it is not installed.
-func need(t *testing.T, start func() (*servers.Server, error)) *servers.Server {
-	t.Helper()
-	s, err := start()
-	var missing *servers.MissingError
-	if errors.As(err, &missing) {
-		t.Skip(missing)
-	}
-	require.NoError(t, err)
-	return s
 }
 
 // own starts a server for one test.
 func own(t *testing.T, settings ...string) *servers.Server {
 	t.Helper()
-	s := need(t, func() (*servers.Server, error) { return servers.Redis(settings...) })
+	s := servertest.Need(t, func() (*servers.Server, error) { return servers.Redis(settings...) })
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -90,10 +62,10 @@ func clusterNode() (*servers.Server, error) {
 // of them where it may, and one client of each.
 func cluster(t *testing.T) (all *redis.ClusterClient, one, other *redis.Client) {
 	t.Helper()
-	one, other = connect(t, need(t, primary), nil), connect(t, need(t, replica), nil)
+	one, other = connect(t, servertest.Need(t, primary), nil), connect(t, servertest.Need(t, replica), nil)
 	if shards, err := one.ClusterShards(t.Context()).Result(); err != nil || len(shards) != 1 || len(shards[0].Slots) == 0 {
 		require.NoError(t, one.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
-		host, port, _ := net.SplitHostPort(need(t, primary).Address())
+		host, port, _ := net.SplitHostPort(servertest.Need(t, primary).Address())
 		bus, err := one.ConfigGet(t.Context(), "cluster-port").Result()
 		require.NoError(t, err)
 		require.NoError(t, other.Do(t.Context(), "cluster", "meet", host, port, bus["cluster-port"]).Err())
@@ -113,7 +85,7 @@ func cluster(t *testing.T) (all *redis.ClusterClient, one, other *redis.Client) 
 		return errors.Join(err, down, infoHas(t.Context(), other, "master_link_status:up"))
 	})
 	all = redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: []string{need(t, primary).Address(), need(t, replica).Address()}, ReadOnly: true, RouteRandomly: true,
+		Addrs: []string{servertest.Need(t, primary).Address(), servertest.Need(t, replica).Address()}, ReadOnly: true, RouteRandomly: true,
 	})
 	t.Cleanup(func() { require.NoError(t, all.Close()) })
 	eventually(t, func() error { return all.Ping(t.Context()).Err() })
@@ -141,7 +113,7 @@ func newPrefix() string { return "test" + strconv.Itoa(int(lastPrefix.Add(1))) +
 // open opens a store on the safe server, under keys of its own.
 func open(t *testing.T) (*Store, *redis.Client) {
 	t.Helper()
-	client := connect(t, need(t, safe), nil)
+	client := connect(t, servertest.Need(t, safe), nil)
 	return openOn(t, client, newPrefix()), client
 }
 

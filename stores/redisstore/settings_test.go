@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/snowfence/snowflake"
 	"github.com/stretchr/testify/require"
+
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 )
 
 // refused checks that New refuses with why, and that it warns of it if it may forget.
@@ -190,7 +192,7 @@ func TestSentinelMayForget(t *testing.T) {
 	})
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	require.Contains(t, strings.Join(foundBy(client), ""), "it is found through Sentinel")
-	require.Empty(t, foundBy(connect(t, need(t, safe), nil)))
+	require.Empty(t, foundBy(connect(t, servertest.Need(t, safe), nil)))
 }
 
 // Only policies that spare keys without an expiry are accepted: the others lose records.

@@ -15,6 +15,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/snowfence/snowflake"
 	"github.com/snowfence/snowflake/internal/servers"
+	"github.com/snowfence/snowflake/internal/servers/servertest"
 	"github.com/snowfence/snowflake/snowflaketest"
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
@@ -37,11 +38,11 @@ var (
 	}}
 	onPostgres = database{"PostgreSQL", Postgres, "pgx", func(t *testing.T) string {
 		t.Helper()
-		return need(t, postgres).DSN()
+		return servertest.Need(t, postgres).DSN()
 	}}
 	onMariaDB = database{"MariaDB", MySQL, "mysql", func(t *testing.T) string {
 		t.Helper()
-		return need(t, mariaDB).DSN()
+		return servertest.Need(t, mariaDB).DSN()
 	}}
 	// The ways in which the same servers are used.
 	onPostgresSimply = database{"PostgreSQL with the simple protocol", Postgres, "pgx", func(t *testing.T) string {
@@ -54,7 +55,7 @@ var (
 	}}
 	onPgBouncer = database{"PostgreSQL behind PgBouncer in transaction mode", Postgres, "pgx", func(t *testing.T) string {
 		t.Helper()
-		return need(t, pgBouncer).DSN()
+		return servertest.Need(t, pgBouncer).DSN()
 	}}
 	onMariaDBFound = database{"MariaDB that counts found rows and is sent text", MySQL, "mysql", func(t *testing.T) string {
 		t.Helper()
@@ -501,7 +502,7 @@ func TestReplicasAreNotBelieved(t *testing.T) {
 	}
 	t.Run("PostgreSQL", func(t *testing.T) {
 		_, o := prepare(t, onPostgres)
-		replica := need(t, func() (*servers.Server, error) { return servers.PostgresReplica(need(t, postgres).Port()) })
+		replica := servertest.Need(t, func() (*servers.Server, error) { return servers.PostgresReplica(servertest.Need(t, postgres).Port()) })
 		t.Cleanup(replica.Stop)
 		s, err := Open(t.Context(), onPostgres.connect(t, replica.DSN()), Postgres, o)
 		require.NoError(t, err)
