@@ -65,7 +65,8 @@ func FenceLeases(ctx context.Context, store LeaseStore, f Fence) (Fenced, error)
 		done.Codes = 0
 		for worker := 0; err == nil && worker < 1<<layout.WorkerBits; worker++ {
 			old, found := records[worker]
-			if found && (old.Nonce == nonces[worker] || old.Version >= maxStored) { // the last version: nobody writes it again
+			nonce, tried := nonces[worker]
+			if found && (tried && old.Nonce == nonce || old.Version >= maxStored) { // the last version: nobody writes it again
 				done.Codes++
 				continue
 			}

@@ -364,3 +364,22 @@ type brokenStore struct{ err error }
 func (s brokenStore) Records(context.Context, int) ([]Record, error) { return nil, s.err }
 
 func (s brokenStore) Swap(context.Context, Record, Record) (Record, error) { return Record{}, s.err }
+
+// A record that somebody wrote without a nonce is not taken for one that is fenced already.
+func TestAFenceTakesARecordWithoutANonce(t *testing.T) {
+	store, small := NewMemoryStore(), codesOf(1)
+	_, err := store.Swap(t.Context(), Record{}, Record{Worker: 0, Token: 1, Ceiling: noon, Layout: small.String()})
+	require.NoError(t, err)
+	until := noon.Add(time.Hour)
+	done, err := FenceLeases(t.Context(), store, Fence{Until: until, Layout: small})
+	require.NoError(t, err)
+	require.Equal(t, Fenced{Codes: 2, Highest: noon}, done)
+	records, err := store.Records(t.Context(), 0)
+	require.NoError(t, err)
+	for _, r := range records {
+		if r.Worker != layoutWorker {
+			require.Equal(t, until, r.Ceiling)
+			require.NotEmpty(t, r.Nonce)
+		}
+	}
+}
