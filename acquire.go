@@ -46,7 +46,7 @@ func (l *WorkerLease) acquire(ctx context.Context) error {
 		}
 		failures++
 		if !outrun || failures > 1 { // looking again once costs little, and somebody got on
-			l.sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures))
+			sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures))
 		}
 	}
 }

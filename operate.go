@@ -93,7 +93,7 @@ func FenceLeases(ctx context.Context, store LeaseStore, f Fence) (Fenced, error)
 			return done, fmt.Errorf("snowflake: fencing region %d: %d of %d codes are fenced: %w",
 				f.Region, done.Codes, 1<<layout.WorkerBits, errors.Join(err, ctx.Err(), errIncomplete))
 		}
-		pause(ctx, jitter(attemptLimit, failures+1))
+		sleep(ctx, jitter(attemptLimit, failures+1))
 	}
 }
 
@@ -224,13 +224,4 @@ func swapOnce(ctx context.Context, store LeaseStore, old, next Record) (Record, 
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
 	return store.Swap(ctx, old, next)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

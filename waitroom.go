@@ -6,9 +6,9 @@ import (
 )
 
 // waitRoom wakes the callers of one generator that wait for a tick on the system
-// clock, and by stopped all that wait. time.Sleep wakes up to a millisecond late where the runtime waits in
-// epoll, as long as a whole tick; a precise sleep needs an operating system's
-// timer. One goroutine, which lives while somebody waits and a moment longer, sleeps
+// clock; Close wakes all that wait, on any clock. time.Sleep wakes up to a millisecond
+// late where the runtime waits in epoll, as long as a whole tick; a precise sleep needs
+// an operating system's timer. One goroutine, which lives while somebody waits and a moment longer, sleeps
 // for all of them: the others wait on channels, one for each tick.
 type waitRoom struct {
 	mu sync.Mutex

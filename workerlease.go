@@ -249,7 +249,7 @@ func (l *WorkerLease) run(ctx context.Context) {
 		l.count(func(s *LeaseStats) { s.RenewalFailures++ })
 		l.hooks.RenewFailed(err)
 		if acquiring { // renewals have a pause of their own, and a loss needs none
-			l.sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures))
+			sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures))
 		}
 	}
 }
@@ -287,7 +287,7 @@ func (l *WorkerLease) pause(ctx context.Context, failures int) {
 }
 
 // sleep waits in real time: contention and outages are not on an injected clock.
-func (l *WorkerLease) sleep(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -522,7 +522,7 @@ func (l *WorkerLease) giveBack(ctx context.Context, unused time.Time) error {
 			default:
 				h.record = current
 			}
-			l.sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures+1))
+			sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures+1))
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("snowflake: releasing worker %d of region %d: it stays reserved until %s: %w",
