@@ -50,10 +50,10 @@ alone:
 	done
 
 lint: $(LINT)
-	@for module in $(MODULES); do \
+	@failed=; for module in $(MODULES); do \
 		echo "lint $$module"; \
-		(cd $$module && $(LINT) run --timeout 10m ./...) || exit 1; \
-	done
+		(cd $$module && $(LINT) run --timeout 10m ./...) || failed="$$failed $$module"; \
+	done; test -z "$$failed" || { echo "lint:$$failed"; exit 1; }
 
 $(LINT):
 	GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)

@@ -57,35 +57,10 @@ func FenceLeases(ctx context.Context, store LeaseStore, f Fence) (Fenced, error)
 		return done, fmt.Errorf("snowflake: fencing region %d: %w", f.Region, err)
 	}
 	frame := newFrame(layout)
-	until := frame.time(frame.ceilTick(nanos(f.Until)))
-	nonces := make(map[int]string, 1<<layout.WorkerBits) // of this call's attempts, by worker
+	f.Layout, f.Until = layout, frame.time(frame.ceilTick(nanos(f.Until)))
+	nonces := make(map[int]string, 1<<layout.WorkerBits)
 	for failures := 0; ; failures++ {
-		var records map[int]Record
-		records, err = recordsByWorker(ctx, store, f.Region)
-		done.Codes = 0
-		for worker := 0; err == nil && worker < 1<<layout.WorkerBits; worker++ {
-			old, found := records[worker]
-			nonce, tried := nonces[worker]
-			if found && (tried && old.Nonce == nonce || old.Version >= maxStored) { // the last version: nobody writes it again
-				done.Codes++
-				continue
-			}
-			if !found {
-				old = Record{Region: f.Region, Worker: worker}
-			} else if old.Ceiling.After(done.Highest) {
-				done.Highest = old.Ceiling
-			}
-			next := Record{
-				Region: f.Region, Worker: worker, Owner: f.Owner, Nonce: newNonce(), Token: min(old.Token+1, maxStored),
-				Ceiling: later(old.Ceiling, until), Released: true, Layout: layout.String(),
-			}
-			nonces[worker] = next.Nonce
-			if _, err = swapOnce(ctx, store, old, next); err == nil {
-				done.Codes++
-			} else if errors.Is(err, ErrConflict) {
-				err = nil // the next round looks again
-			}
-		}
+		err = f.round(ctx, store, nonces, &done)
 		switch {
 		case err == nil && done.Codes == 1<<layout.WorkerBits:
 			return done, nil
@@ -95,6 +70,40 @@ func FenceLeases(ctx context.Context, store LeaseStore, f Fence) (Fenced, error)
 		}
 		sleep(ctx, jitter(attemptLimit, failures+1))
 	}
+}
+
+// round looks at every code and raises those that are not fenced yet; nonces has what this
+// call has written or tried to, by worker. What another writer was faster at is left to the
+// next round, which reads it again.
+func (f Fence) round(ctx context.Context, store LeaseStore, nonces map[int]string, done *Fenced) error {
+	records, err := recordsByWorker(ctx, store, f.Region)
+	if err != nil {
+		return err
+	}
+	done.Codes = 0
+	for worker := range 1 << f.Layout.WorkerBits {
+		old, found := records[worker]
+		if nonce, tried := nonces[worker]; found && (tried && old.Nonce == nonce || old.Version >= maxStored) { // the last version: nobody writes it again
+			done.Codes++
+			continue
+		}
+		if !found {
+			old = Record{Region: f.Region, Worker: worker}
+		} else if old.Ceiling.After(done.Highest) {
+			done.Highest = old.Ceiling
+		}
+		next := Record{
+			Region: f.Region, Worker: worker, Owner: f.Owner, Nonce: newNonce(), Token: min(old.Token+1, maxStored),
+			Ceiling: later(old.Ceiling, f.Until), Released: true, Layout: f.Layout.String(),
+		}
+		nonces[worker] = next.Nonce
+		if _, err := swapOnce(ctx, store, old, next); err == nil {
+			done.Codes++
+		} else if !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return nil
 }
 
 const (

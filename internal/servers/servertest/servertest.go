@@ -11,15 +11,15 @@ import (
 
 // Need returns what start starts. It skips the test if a program is not installed, and
 // says which Debian package has it: CI installs all, and counts a skipped test as a failure.
-func Need[S any](t testing.TB, start func() (S, error)) S {
-	t.Helper()
+func Need[S any](tb testing.TB, start func() (S, error)) S {
+	tb.Helper()
 	s, err := start()
 	var missing *servers.MissingError
 	if errors.As(err, &missing) {
-		t.Skip(missing)
+		tb.Skip(missing)
 	}
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
