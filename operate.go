@@ -39,13 +39,15 @@ type Fenced struct {
 
 // FenceLeases raises every ceiling of a region to at least f.Until and replaces every
 // nonce, for codes that have no record too. It is for a store that has forgotten writes,
-// such as one that was restored from a backup, before workers reach it: Until must lie
+// such as one that was restored from a backup, before workers reach it: nor may a request
+// that was waiting meanwhile, in a pooler or a proxy, get through to it first. Until must lie
 // past every ceiling that may have been lost, which is the last moment at which the lost
 // store was written, plus the workers' TTL and MaxClockSkew. Workers that still run go on
 // up to the ceilings that they were shown, cannot renew, and wait for Until like all others.
 //
-// It writes one record for each code of the layout, 2^WorkerBits, at most 2^20. An error tells how far
-// it got; calling it again completes it. ErrLayoutMismatch: the region has another layout
+// It writes one record for each code of the layout, 2^WorkerBits, at most 2^20, and tries
+// again after errors for as long as it gets on. An error tells how far it got; calling it
+// again completes it. ErrLayoutMismatch: the region has another layout
 // than f.Layout.
 func FenceLeases(ctx context.Context, store LeaseStore, f Fence) (Fenced, error) {
 	var done Fenced
@@ -59,8 +61,11 @@ func FenceLeases(ctx context.Context, store LeaseStore, f Fence) (Fenced, error)
 	frame := newFrame(layout)
 	f.Layout, f.Until = layout, frame.time(frame.ceilTick(nanos(f.Until)))
 	nonces := make(map[int]string, 1<<layout.WorkerBits)
-	for failures := 0; ; failures++ {
+	for most, failures := 0, 0; ; failures++ {
 		err = f.round(ctx, store, nonces, &done)
+		if done.Codes > most { // however many codes there are, and failures among them
+			most, failures = done.Codes, 0
+		}
 		switch {
 		case err == nil && done.Codes == 1<<layout.WorkerBits:
 			return done, nil

@@ -181,6 +181,28 @@ func TestAFenceAmongLivingWorkers(t *testing.T) {
 	})
 }
 
+// Failures count only while a fence gets nowhere: more codes do not make it less likely
+// to be completed.
+func TestAFenceGetsThroughAStoreThatFailsAgainAndAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.holder(nil)
+		way := w.operator()
+		writes := 0
+		way.plan = func(op string, _ Record) fault {
+			if op == "swap" {
+				writes++
+			}
+			if op == "swap" && writes%5 == 0 {
+				return fault{err: errDown}
+			}
+			return fault{}
+		}
+		done, err := FenceLeases(w.Context(), way, Fence{Until: w.clock.Now().Add(time.Hour)})
+		require.NoError(w, err)
+		require.Equal(w, 256, done.Codes)
+	})
+}
+
 func TestAFenceSaysHowFarItGot(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.holder(func(k *worker) { k.cfg.Layout = codesOf(3) })
