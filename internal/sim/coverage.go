@@ -15,7 +15,9 @@ var faults = []string{
 	"partition of a worker", "partition of a region", blackHole, connRefused, requestLost, answerLost,
 	resetAfter, slowRequest, slowAnswer, doubled, doubledLate, landsLate,
 	// of the store
-	"store forgets",
+	"store forgets", "store restored and fenced",
+	// by hand
+	"fence", "release of expired codes",
 }
 
 // States are met.
@@ -34,6 +36,7 @@ var states = []string{
 	"read-back: own write", "read-back: nothing yet", "read-back: another owner",
 	"late write landed", "late write found its version gone", "second copy found its version gone",
 	"code reused after a crash", "code reused after a release", "minted although its code was past renewing",
+	"fenced", "released by hand", "code reused after it was fenced or released by hand",
 	"released down", "released at its floor", "released, ceiling unchanged",
 	"refused for the peers' clocks", "refused for the store's clock", "a step forward ended the grant",
 	"empty until its floor: settling", "a holder found that the store forgot",

@@ -63,7 +63,10 @@ func Run(seed uint64, o Options) (Report, error) {
 	var processes sync.WaitGroup
 	for region := range s.regions {
 		weather := rand.New(rand.NewPCG(seed, uint64(1+region)<<32))
-		processes.Go(func() { w.weather(w.stores[region], weather) })
+		processes.Go(func() { w.weather(region, weather) })
+		if s.kind == leased {
+			processes.Go(w.newOperator(region, rand.New(rand.NewPCG(seed, uint64(1+region)<<33))).operate)
+		}
 		for worker := range s.workers {
 			m := &machine{
 				world: w, region: region, worker: worker, name: fmt.Sprintf("%d.%d", region, worker),
@@ -80,10 +83,11 @@ func Run(seed uint64, o Options) (Report, error) {
 }
 
 // weather is what happens to a whole region: nobody reaches its store for a while, and a
-// store that forgets comes back as it was a little earlier.
-func (w *world) weather(s *store, random *rand.Rand) {
+// store that forgets, or is restored, comes back as it was a little earlier.
+func (w *world) weather(region int, random *rand.Rand) {
+	s, operator := w.stores[region], w.newOperator(region, random)
 	calm := 40 * time.Second // between two storms, at most
-	if w.shape.kind == forgetful {
+	if w.shape.forgets() {
 		calm = 20 * time.Second
 	}
 	for {
@@ -91,7 +95,11 @@ func (w *world) weather(s *store, random *rand.Rand) {
 		if w.calm() {
 			return
 		}
-		if w.shape.kind == forgetful {
+		switch {
+		case w.shape.kind == restored && random.IntN(2) == 0:
+			operator.restore()
+			continue
+		case w.shape.kind == forgetful:
 			w.hit("store forgets")
 			s.forget(upTo(random, 2*ttl))
 			if random.IntN(2) == 0 {
@@ -131,7 +139,7 @@ func (w *world) mint(owner int32, last snowflake.ID, ids []snowflake.ID) {
 // check holds every ID against every other and, where stores forget nothing, against
 // their history.
 func (w *world) check() error {
-	if err := w.checkUnique(); err != nil || w.shape.kind == forgetful {
+	if err := w.checkUnique(); err != nil || w.shape.forgets() {
 		return err
 	}
 	titles := make(map[int]title)
@@ -155,6 +163,18 @@ func (w *world) check() error {
 // describe counts what the history shows of an owner.
 func (w *world) describe(code int, s *span, reused bool) {
 	if w.shape.kind == static {
+		return
+	}
+	if s.byHand { // a release leaves nothing between its floor and its end
+		switch {
+		case s.final > s.floor:
+			w.hit("fenced")
+		default:
+			w.hit("released by hand")
+		}
+		if reused {
+			w.hit("code reused after it was fenced or released by hand")
+		}
 		return
 	}
 	switch {

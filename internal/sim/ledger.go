@@ -35,6 +35,7 @@ type span struct {
 	levels  []level
 	final   int64 // what it was released at: noTick if it was not
 	lowered bool
+	byHand  bool // an operator's: nobody minted in it
 	used    bool
 }
 

@@ -21,6 +21,9 @@ type link struct {
 	cut    bool
 	dead   bool // the process was killed: what it sent may still land
 
+	operates bool // an operator's: goes through while the store is closed to workers
+	steady   bool // nothing happens to what it sends
+
 	// What the process is about, for the coverage: whether it found no code free; and the
 	// swap whose outcome it does not know.
 	starved bool
@@ -46,15 +49,15 @@ func (forgetfulLink) MayForget() bool { return true }
 
 func (l *link) Records(ctx context.Context, _ int) ([]snowflake.Record, error) {
 	records, err := call(ctx, l, false, func() ([]snowflake.Record, error) { return l.store.records(), nil })
-	if err == nil {
+	if err == nil && !l.operates {
 		l.sawRecords(records)
 	}
 	return records, err
 }
 
 func (l *link) Swap(ctx context.Context, old, next snowflake.Record) (snowflake.Record, error) {
-	stored, err := call(ctx, l, true, func() (snowflake.Record, error) { return l.store.swap(old, next) })
-	if next.Worker >= 0 {
+	stored, err := call(ctx, l, true, func() (snowflake.Record, error) { return l.store.swap(old, next, l.operates) })
+	if next.Worker >= 0 && !l.operates {
 		l.sawSwap(old, next, err)
 	}
 	return stored, err
@@ -181,12 +184,12 @@ func (l *link) drawName(write bool) string {
 	switch n := l.random.IntN(100); {
 	case l.dead:
 		return deadProcess
-	case l.world.calm():
-	case l.cut || l.store.isCut():
+	case l.store.isClosed() && !l.operates, !l.world.calm() && (l.cut || l.store.isCut()):
 		if n < 50 {
 			return blackHole
 		}
 		return connRefused
+	case l.world.calm(), l.steady:
 	default:
 		for _, o := range odds {
 			if n < o.below {

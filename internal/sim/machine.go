@@ -82,7 +82,7 @@ func (m *machine) start() *process {
 	p.number = m.world.ownerNumber(p.owner)
 	p.clock = &clock{gate: new(gate), set: time.Now().Round(0)}
 	if offset, drift := m.either(3*time.Second), m.random.IntN(21)-10; !m.world.calm() {
-		if m.world.shape.kind == forgetful {
+		if m.world.shape.forgets() {
 			p.clock.tame, drift = skew/8, 0
 		}
 		p.clock.drift = float64(drift) / 1000
@@ -254,7 +254,7 @@ func (p *process) trouble() (ended bool, end func()) {
 		}
 		p.clock.step(d)
 	case n < 53:
-		if d := p.either(time.Hour); w.shape.kind != forgetful {
+		if d := p.either(time.Hour); !w.shape.forgets() {
 			w.hit("long step")
 			p.clock.step(d)
 		}

@@ -21,11 +21,12 @@ type kind int
 const (
 	leased    kind = iota // leases in a store that keeps its word, under any clock
 	forgetful             // leases in a store that forgets, with clocks that agree: what Settle is for
+	restored              // leases in a store that is restored from backups, likewise: what fences are for
 	static                // codes fixed by deployment, with high-water marks
 )
 
 func (k kind) String() string {
-	return [...]string{"leases", "leases in a forgetful store", "marks"}[k]
+	return [...]string{"leases", "leases in a forgetful store", "leases in a restored store", "marks"}[k]
 }
 
 // shape is what a fleet is like.
@@ -48,13 +49,15 @@ func draw(random *rand.Rand, o Options) shape {
 	switch n := random.IntN(100); {
 	case n < 14:
 		s.kind = forgetful
-	case n < 30:
+	case n < 22:
+		s.kind, s.tellsTime = restored, random.IntN(2) == 0
+	case n < 36:
 		s.kind, s.workers = static, 2+random.IntN(3)
-	case n < 50:
-		s.tellsTime = true
-	case n < 54:
-		s.regions, s.workers, workerBits = 4, 12+random.IntN(20), 4
 	case n < 56:
+		s.tellsTime = true
+	case n < 60:
+		s.regions, s.workers, workerBits = 4, 12+random.IntN(20), 4
+	case n < 62:
 		s.regions, s.workers, workerBits = 4, 100+random.IntN(101), 7
 	}
 	for k := leased; k <= static; k++ {
@@ -103,6 +106,10 @@ func layout(random *rand.Rand, regions, workerBits int) snowflake.Layout {
 	l.TimeBits = 63 - l.RegionBits - l.WorkerBits - l.SequenceBits
 	return l
 }
+
+// forgets tells whether acknowledged writes may be gone. Then clocks agree, which is all
+// that is left; and history cannot be held against anybody.
+func (s shape) forgets() bool { return s.kind == forgetful || s.kind == restored }
 
 func (s shape) codes() int { return 1 << s.layout.WorkerBits }
 

@@ -17,7 +17,7 @@ var (
 	regions  = flag.Int("sim.regions", 0, "regions of every fleet (0: drawn)")
 	workers  = flag.Int("sim.workers", 0, "workers of a region (0: drawn)")
 	burst    = flag.Int("sim.burst", 0, "the most IDs that a call asks for (0: 4096)")
-	only     = flag.String("sim.kind", "", "kind of every fleet: leases, marks, or leases in a forgetful store (empty: drawn)")
+	only     = flag.String("sim.kind", "", "kind of every fleet: leases, marks, leases in a forgetful store, or in a restored store (empty: drawn)")
 	summary  = flag.String("sim.summary", "", "write the summary to this file, as JSON")
 	coverage = flag.Bool("sim.coverage", true, "fail if 60 seeds or more leave out a fault or a state")
 )

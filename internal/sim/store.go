@@ -17,6 +17,7 @@ type store struct {
 	current  map[int]snowflake.Record
 	history  map[int][]entry // by worker number, oldest first
 	cutUntil time.Time
+	closed   bool // to workers
 }
 
 // entry is a record, and when it became durable.
@@ -39,9 +40,12 @@ func (s *store) records() []snowflake.Record {
 	return records
 }
 
-func (s *store) swap(old, next snowflake.Record) (snowflake.Record, error) {
+func (s *store) swap(old, next snowflake.Record, operator bool) (snowflake.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed && !operator { // what was on its way does not get in either
+		return snowflake.Record{}, errReset
+	}
 	stored := s.current[next.Worker]
 	if stored.Version != old.Version || stored.Nonce != old.Nonce {
 		return snowflake.Record{}, snowflake.ErrConflict
@@ -74,6 +78,19 @@ func (s *store) cut(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cutUntil = time.Now().Add(d)
+}
+
+// setClosed takes the store from workers, or gives it back to them.
+func (s *store) setClosed(closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = closed
+}
+
+func (s *store) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 func (s *store) isCut() bool {
@@ -133,7 +150,7 @@ func spansOf(w *world, history []entry) (list []*span, err error) {
 			return nil, fmt.Errorf("%s wrote after its release", r.Owner)
 		}
 		if fresh {
-			list = append(list, &span{owner: w.ownerNumber(r.Owner), token: r.Token, floor: w.shape.tick(before.Ceiling), final: noTick})
+			list = append(list, &span{owner: w.ownerNumber(r.Owner), token: r.Token, floor: w.shape.tick(before.Ceiling), final: noTick, byHand: r.Released})
 		}
 		last := list[len(list)-1]
 		last.levels = append(last.levels, level{r.at, ceiling})

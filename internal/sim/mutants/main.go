@@ -94,6 +94,14 @@ var mutants = []mutant{
 		"	defer func() { g.mu.Lock(); g.state.closed, g.state.openUntil = true, 0; g.mu.Unlock() }()\n"},
 	{"a forgetting store without Settle", "workerlease.go",
 		"		c.Settle = c.TTL + c.MaxClockSkew\n", "		c.Settle = 0\n"},
+	{"a fence below what was lost", "operate.go",
+		"Ceiling: later(old.Ceiling, f.Until),", "Ceiling: old.Ceiling,"},
+	{"a fence that keeps nonces", "operate.go",
+		"		nonces[worker] = next.Nonce\n", "		if found {\n			next.Nonce = old.Nonce\n		}\n		nonces[worker] = next.Nonce\n"},
+	{"a fence that leaves out codes without a record", "operate.go",
+		"		if !found {\n			old = Record", "		if !found {\n			done.Codes++\n			continue\n			old = Record"},
+	{"a code taken by hand keeps its nonce", "operate.go",
+		"		next.Nonce, next.Token, next.Released = newNonce(), min(r.Token+1, maxStored), true\n", "		next.Released = true\n"},
 	{"mark revealed before it is durable", "marks.go",
 		"	err := k.mark.Advance(ctx, k.frame.time(tick))\n", "	k.reveal(tick, nil)\n	err := k.mark.Advance(ctx, k.frame.time(tick))\n"},
 	{"mark looked at only at the start", "claim.go",
@@ -123,7 +131,7 @@ var foundBy = regexp.MustCompile(`seed (\d+): (.*)`)
 
 func main() {
 	log.SetFlags(0)
-	seeds := flag.Int("seeds", 200, "how many seeds each mutant may take")
+	seeds := flag.Int("seeds", 400, "how many seeds each mutant may take")
 	only := flag.String("only", "", "try only mutants with this in their name")
 	flag.Parse()
 	tried, survived := 0, 0
@@ -140,7 +148,7 @@ func main() {
 			survived++
 			found = "SURVIVED"
 		}
-		fmt.Printf("%-42s %s\n", m.name, found)
+		fmt.Printf("%-46s %s\n", m.name, found)
 	}
 	fmt.Printf("%d passed, %d failed\n", tried-survived, survived)
 	if survived > 0 {
