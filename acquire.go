@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math"
 	mathrand "math/rand/v2"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -37,17 +39,29 @@ func (l *WorkerLease) acquire(ctx context.Context) error {
 		case final(err):
 			return err
 		case errors.Is(err, ErrNoWorkerCode):
-			if err := l.awaitFree(ctx, err, patience-(monotonic()-began)); err != nil {
-				return err
+			if none := l.awaitFree(ctx, err, patience-(monotonic()-began)); none != nil {
+				return none
 			}
+			l.attempted(err)
 			continue
 		case monotonic()-began > patience:
 			return fmt.Errorf("snowflake: acquiring a worker code of region %d: given up after %v: %w", l.cfg.Region, patience, err)
 		}
 		failures++
+		if !outrun {
+			l.attempted(err)
+		}
 		if !outrun || failures > 1 { // looking again once costs little, and somebody got on
 			sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures))
 		}
+	}
+}
+
+// attempted tells of a failed attempt after which another follows. Of those that
+// AcquireLease makes its caller hears, of the last one.
+func (l *WorkerLease) attempted(err error) {
+	if l.background {
+		l.failed(err)
 	}
 }
 
@@ -170,17 +184,7 @@ func (l *WorkerLease) take(ctx context.Context, old Record, now time.Time) error
 	l.clocks.mine[mine.Worker] = mine.Nonce
 	got, err := l.swap(ctx, old, mine)
 	if err != nil && !errors.Is(err, ErrConflict) {
-		// Unknown: it may have happened. If it has not, it still may, as an orphan
-		// that nobody uses: the next attempt has another nonce.
-		records, readErr := l.records(ctx)
-		if readErr != nil {
-			return errors.Join(err, readErr)
-		}
-		for _, r := range records {
-			if r.Worker == mine.Worker && r.Nonce == mine.Nonce {
-				got, err = r, nil
-			}
-		}
+		got, err = l.confirm(ctx, mine, err)
 	}
 	if err != nil {
 		return err
@@ -193,8 +197,27 @@ func (l *WorkerLease) take(ctx context.Context, old Record, now time.Time) error
 		// From after the answer: what a pause before the request let others do counts too.
 		floor = l.frame.ceilTick(nanos(later(later(old.Ceiling, now), l.cfg.Clock.Now()).Add(l.cfg.Settle)))
 	}
-	l.held = &holding{record: got, floor: floor, deadline: sent + l.cfg.TTL, lastAttempt: sent}
+	l.held = &holding{record: got, seen: got, floor: floor, deadline: sent + l.cfg.TTL, lastAttempt: sent}
 	return nil
+}
+
+// confirm finds out what became of an acquisition whose outcome is unknown, and writes it
+// once more if it has happened, since only a write that is acknowledged proves anything. If
+// it has not happened it still may, as an orphan that nobody uses: the next attempt has
+// another nonce.
+func (l *WorkerLease) confirm(ctx context.Context, mine Record, unknown error) (Record, error) {
+	records, err := l.records(ctx)
+	if err != nil {
+		return Record{}, errors.Join(unknown, err)
+	}
+	for _, r := range records {
+		if r.Worker == mine.Worker && r.Nonce == mine.Nonce {
+			next := r
+			next.Nonce = l.nonce(r)
+			return l.swap(ctx, r, next)
+		}
+	}
+	return Record{}, unknown
 }
 
 // awaitFree waits until a code may have become free, if that is before ctx and patience
@@ -229,6 +252,24 @@ func later(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// A nonce is 128 random bits for the acquisition, which make the owner known, and for each
+// later write of that owner a number of its own. So no two writes share a nonce, whatever
+// version they present; and an owner knows all of its writes again.
+
+// nonce returns one for another write of r's owner.
+func (l *WorkerLease) nonce(r Record) string {
+	l.writes++
+	return ownerNonce(r.Nonce) + "." + strconv.FormatUint(l.writes, 16)
+}
+
+// ownerNonce returns the part of a nonce that is the same in all of an owner's.
+func ownerNonce(nonce string) string {
+	owner, _, _ := strings.Cut(nonce, ".")
+	return owner
+}
+
+func sameOwner(a, b Record) bool { return ownerNonce(a.Nonce) == ownerNonce(b.Nonce) }
 
 // newNonce returns 128 random bits: no two attempts to acquire share them.
 func newNonce() string {

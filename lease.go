@@ -84,15 +84,15 @@ type Record struct {
 // Both methods are called from many goroutines, and must return when ctx ends.
 //
 // Records returns every record of the region as of now: a write that was
-// acknowledged, or seen by an earlier Records, before the call must be in it, and
-// every ceiling in it must be durable.
+// acknowledged before the call must be in it. One that was not may be, and may be lost
+// afterwards: leases rest on what Swap has acknowledged alone.
 //
 // Swap writes new if the stored record of that region and worker has old.Version
 // and old.Nonce; for a worker without a record both are zero in old. The store
-// sets Version itself, higher than before, and returns the record as stored, after
-// it has become durable. ErrConflict says that the stored record differs and that
-// nothing was or will be written. Any other error says that the outcome is unknown:
-// the write may have happened or may still happen.
+// sets Version itself, higher than before, and returns the record as stored, after it
+// and all that was seen of this record before have become durable. ErrConflict says that
+// the stored record differs and that nothing was or will be written. Any other error says
+// that the outcome is unknown: the write may have happened or may still happen.
 //
 // A LeaseStore may also have
 //

@@ -137,7 +137,7 @@ func (w *clockWitness) look(records []Record, elapsed time.Duration) {
 			continue
 		case r.Version == p.version:
 			p.living = p.living && elapsed-p.moved <= ttl
-		case first || r.Version < p.version || r.Released || r.Nonce == w.mine[r.Worker]:
+		case first || r.Version < p.version || r.Released || ownerNonce(r.Nonce) == w.mine[r.Worker]:
 			p = peer{}
 		case p.living && elapsed-w.looked > ttl:
 			// After so long, what was known tells more than what could be learned.

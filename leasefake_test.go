@@ -61,9 +61,10 @@ type fakeStore struct {
 	mu       sync.Mutex
 	records  map[[2]int]Record // by region and worker
 	history  []Record
-	attempts map[string]bool      // nonces that somebody tried to acquire with
-	floors   map[string]time.Time // by nonce: the ceiling that the acquisition found
-	released map[string]bool      // nonces whose owners have released
+	acked    map[[2]int]Record    // as last acknowledged: all that is durable for certain
+	attempts map[string]bool      // nonces that somebody tried to write
+	floors   map[string]time.Time // by owner's nonce: the ceiling that the acquisition found
+	released map[string]bool      // nonces of owners that have released
 	forgets  bool                 // forget was called: grants may overlap
 	operated bool                 // an operator takes codes and releases them in one
 	revealed map[[2]int]map[uint64]rectangle
@@ -77,7 +78,7 @@ type rectangle struct {
 
 func newFakeStore(t testing.TB) *fakeStore {
 	return &fakeStore{
-		t: t, records: make(map[[2]int]Record), attempts: make(map[string]bool),
+		t: t, records: make(map[[2]int]Record), acked: make(map[[2]int]Record), attempts: make(map[string]bool),
 		floors: make(map[string]time.Time), released: make(map[string]bool), revealed: make(map[[2]int]map[uint64]rectangle),
 	}
 }
@@ -109,8 +110,8 @@ func (s *fakeStore) put(r Record) {
 		r.Nonce = newNonce()
 	}
 	r.Version = max(r.Version, s.records[[2]int{r.Region, r.Worker}].Version+1)
-	s.records[[2]int{r.Region, r.Worker}] = r
-	s.floors[r.Nonce] = r.Ceiling
+	s.records[[2]int{r.Region, r.Worker}], s.acked[[2]int{r.Region, r.Worker}] = r, r
+	s.floors[ownerNonce(r.Nonce)] = r.Ceiling
 }
 
 // forget takes a code back to an earlier record; a zero one: to none.
@@ -142,6 +143,7 @@ func (s *fakeStore) swap(old, new Record) (Record, error) {
 
 // check holds a write against the rules. Requires s.mu.
 func (s *fakeStore) check(stored, new Record) {
+	owner := ownerNonce(new.Nonce)
 	complain := func(what string) { s.t.Errorf("%s: from %+v to %+v", what, stored, new) }
 	switch {
 	case new.Worker == layoutWorker:
@@ -149,7 +151,7 @@ func (s *fakeStore) check(stored, new Record) {
 			complain("the layout record was written twice")
 		}
 		return
-	case new.Nonce != stored.Nonce:
+	case !sameOwner(new, stored):
 		if new.Token != stored.Token+1 {
 			complain("an acquisition must raise the token by one")
 		}
@@ -159,19 +161,19 @@ func (s *fakeStore) check(stored, new Record) {
 		if new.Released && !s.operated {
 			complain("an acquisition that is released")
 		}
-		if _, repeated := s.floors[new.Nonce]; repeated {
+		if _, repeated := s.floors[owner]; repeated {
 			complain("a nonce came back")
 		}
-		s.floors[new.Nonce] = stored.Ceiling
+		s.floors[owner] = stored.Ceiling
 	case new.Token != stored.Token:
 		complain("an owner changed its token")
-	case stored.Released && !new.Released && s.released[new.Nonce]:
+	case stored.Released && !new.Released && s.released[owner]:
 		complain("a renewal after the release")
 	case new.Ceiling.Before(stored.Ceiling):
 		if !new.Released {
 			complain("a renewal lowered the ceiling")
 		}
-		if new.Ceiling.Before(s.floors[new.Nonce]) {
+		if new.Ceiling.Before(s.floors[owner]) {
 			complain("a release went below the floor")
 		}
 	}
@@ -179,7 +181,7 @@ func (s *fakeStore) check(stored, new Record) {
 		complain("a ceiling is not a whole tick")
 	}
 	if new.Released {
-		s.released[new.Nonce] = true
+		s.released[owner] = true
 		code := [2]int{new.Region, new.Worker}
 		if r, ok := s.revealed[code][new.Token]; ok && new.Ceiling.Before(r.ceiling) {
 			r.ceiling, r.released = new.Ceiling, true
@@ -189,16 +191,36 @@ func (s *fakeStore) check(stored, new Record) {
 }
 
 // attempt holds a request against the rules, whether it arrives or not.
-func (s *fakeStore) attempt(old, new Record) {
+func (s *fakeStore) attempt(new Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if new.Nonce == old.Nonce {
-		return
-	}
 	if s.attempts[new.Nonce] || len(new.Nonce) < 16 {
-		s.t.Errorf("two attempts with the nonce %q", new.Nonce)
+		s.t.Errorf("two writes with the nonce %q", new.Nonce)
 	}
 	s.attempts[new.Nonce] = true
+}
+
+// acknowledge notes what a user was told.
+func (s *fakeStore) acknowledge(r Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key := [2]int{r.Region, r.Worker}; r.Version > s.acked[key].Version {
+		s.acked[key] = r
+	}
+}
+
+// failOver brings back what was acknowledged last, as a replica has it that the primary
+// waits for: writes that were seen, and not acknowledged, are gone.
+func (s *fakeStore) failOver() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.records {
+		if r, durable := s.acked[key]; durable {
+			s.records[key] = r
+		} else {
+			delete(s.records, key)
+		}
+	}
 }
 
 // see holds a grant against what is durable now, and against the grants of others.
@@ -212,12 +234,12 @@ func (s *fakeStore) see(region, worker int, g *Grant) {
 	if s.revealed[code] == nil {
 		s.revealed[code] = make(map[uint64]rectangle)
 	}
-	durable := s.records[code]
+	durable := s.acked[code]
 	switch {
 	case g.Token > durable.Token:
-		s.t.Errorf("a grant with token %d, the store has %+v", g.Token, durable)
+		s.t.Errorf("a grant with token %d, the store has acknowledged %+v", g.Token, durable)
 	case g.Token == durable.Token && !durable.Released && g.Ceiling.After(durable.Ceiling):
-		s.t.Errorf("a ceiling was revealed that is not durable: %+v, the store has %+v", *g, durable)
+		s.t.Errorf("a ceiling was revealed that is not durable: %+v, the store has acknowledged %+v", *g, durable)
 	}
 	mine := s.revealed[code][g.Token]
 	if mine.floor.IsZero() || g.Floor.Before(mine.floor) {
@@ -367,10 +389,14 @@ func (k *link) Records(ctx context.Context, region int) ([]Record, error) {
 }
 
 func (k *link) Swap(ctx context.Context, old, new Record) (Record, error) {
-	k.store.attempt(old, new)
+	k.store.attempt(new)
 	k.set(func(k *link) { k.asked = append(k.asked, time.Now()) })
 	f := k.begin("swap", new)
-	return call(ctx, k, f, func() (Record, error) { return k.store.swap(old, new) })
+	stored, err := call(ctx, k, f, func() (Record, error) { return k.store.swap(old, new) })
+	if err == nil {
+		k.store.acknowledge(stored)
+	}
+	return stored, err
 }
 
 func (k *link) storeTime(ctx context.Context) (time.Time, error) {

@@ -60,9 +60,9 @@ func FenceLeases(ctx context.Context, store LeaseStore, f Fence) (Fenced, error)
 	}
 	frame := newFrame(layout)
 	f.Layout, f.Until = layout, frame.time(frame.ceilTick(nanos(f.Until)))
-	nonces := make(map[int]string, 1<<layout.WorkerBits)
+	acknowledged := make(map[int]string, 1<<layout.WorkerBits)
 	for most, failures := 0, 0; ; failures++ {
-		err = f.round(ctx, store, nonces, &done)
+		err = f.round(ctx, store, acknowledged, &done)
 		if done.Codes > most { // however many codes there are, and failures among them
 			most, failures = done.Codes, 0
 		}
@@ -77,10 +77,11 @@ func FenceLeases(ctx context.Context, store LeaseStore, f Fence) (Fenced, error)
 	}
 }
 
-// round looks at every code and raises those that are not fenced yet; nonces has what this
-// call has written or tried to, by worker. What another writer was faster at is left to the
-// next round, which reads it again.
-func (f Fence) round(ctx context.Context, store LeaseStore, nonces map[int]string, done *Fenced) error {
+// round looks at every code and raises those that are not fenced yet. acknowledged has the
+// nonces of those that are, by worker: what is shown and was not acknowledged may be lost
+// in a failover. What another writer was faster at is left to the next round, which reads
+// it again.
+func (f Fence) round(ctx context.Context, store LeaseStore, acknowledged map[int]string, done *Fenced) error {
 	records, err := recordsByWorker(ctx, store, f.Region)
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func (f Fence) round(ctx context.Context, store LeaseStore, nonces map[int]strin
 	done.Codes = 0
 	for worker := range 1 << f.Layout.WorkerBits {
 		old, found := records[worker]
-		if nonce, tried := nonces[worker]; found && (tried && old.Nonce == nonce || old.Version >= maxStored) { // the last version: nobody writes it again
+		if nonce, ok := acknowledged[worker]; found && (ok && old.Nonce == nonce || old.Version >= maxStored) { // the last version: nobody writes it again
 			done.Codes++
 			continue
 		}
@@ -101,8 +102,8 @@ func (f Fence) round(ctx context.Context, store LeaseStore, nonces map[int]strin
 			Region: f.Region, Worker: worker, Owner: f.Owner, Nonce: newNonce(), Token: min(old.Token+1, maxStored),
 			Ceiling: later(old.Ceiling, f.Until), Released: true, Layout: f.Layout.String(),
 		}
-		nonces[worker] = next.Nonce
 		if _, err := swapOnce(ctx, store, old, next); err == nil {
+			acknowledged[worker] = next.Nonce
 			done.Codes++
 		} else if !errors.Is(err, ErrConflict) {
 			return err

@@ -12,33 +12,48 @@ import (
 // else it is still the lease's own, and is to be tried again.
 func (l *WorkerLease) renew(ctx context.Context) error {
 	h := l.held
-	sent := l.elapsed.Elapsed()
-	h.lastAttempt = sent
-	now, stepped := l.clocks.present()
-	if stepped == nil {
-		if err := l.checkClock(ctx); err != nil {
-			if errors.Is(err, ErrClockSkew) {
-				h.suspended = true
-				l.withdraw(l.leaseError(h.record, fmt.Errorf("%w: suspended: %w", ErrLeaseLost, err)))
-			}
-			return err
+	h.lastAttempt = l.elapsed.Elapsed()
+	if _, err := l.present(); err != nil {
+		return err
+	}
+	if err := l.checkClock(ctx); err != nil {
+		if errors.Is(err, ErrClockSkew) {
+			h.suspended = true
+			l.withdraw(l.leaseError(h.record, fmt.Errorf("%w: suspended: %w", ErrLeaseLost, err)))
 		}
-		now, stepped = l.clocks.present() // asking took a while
+		return err
 	}
-	if stepped != nil {
-		// Not into a ceiling: acquiring anew compares the clock with others.
-		l.drop(l.leaseError(h.record, fmt.Errorf("%w: %w", ErrLeaseLost, stepped)))
-		return stepped
+	err := l.raise(ctx)
+	if errors.Is(err, errMoved) {
+		err = l.raise(ctx)
 	}
-	next := h.record
-	next.Released = false
+	return err
+}
+
+// present returns the time, or drops the lease if the clock was stepped forward: that must
+// not get into a ceiling, and acquiring anew compares the clock with others.
+func (l *WorkerLease) present() (time.Time, error) {
+	now, err := l.clocks.present()
+	if err != nil {
+		l.drop(l.leaseError(l.held.record, fmt.Errorf("%w: %w", ErrLeaseLost, err)))
+	}
+	return now, err
+}
+
+// raise sends one write of a higher ceiling, and reveals what is acknowledged.
+func (l *WorkerLease) raise(ctx context.Context) error {
+	h := l.held
+	sent := l.elapsed.Elapsed()
+	now, err := l.present()
+	if err != nil {
+		return err
+	}
+	next := h.seen
+	next.Released, next.Nonce = false, l.nonce(next)
 	next.Ceiling = l.frame.time(max(
-		l.frame.ceilTick(nanos(h.record.Ceiling)),
+		l.frame.ceilTick(nanos(h.seen.Ceiling)),
 		l.frame.floorTick(nanos(now.Add(l.cfg.TTL)))))
-	if h.unanswered == 0 {
-		h.unanswered = max(sent, 1)
-	}
-	stored, err := l.swap(ctx, h.record, next)
+	stored, err := l.swap(ctx, h.seen, next)
 	if err != nil {
 		return l.settle(ctx, err)
 	}
@@ -47,6 +62,9 @@ func (l *WorkerLease) renew(ctx context.Context) error {
 	}
 	return nil
 }
+
+// errMoved says that an earlier write of the lease's own has landed meanwhile.
+var errMoved = errors.New("snowflake: lease store: an earlier write has landed, and was not acknowledged")
 
 var errAnsweredLate = errors.New("snowflake: lease store: the answer came after what it grants had ended")
 
@@ -66,8 +84,8 @@ func (l *WorkerLease) checkClock(ctx context.Context) error {
 	return err
 }
 
-// renewed takes in the record as the store has it, and returns false if it came too
-// late. The deadline counts from before the request that was granted was sent.
+// renewed takes in a write that was acknowledged, and returns false if that came too late.
+// The deadline counts from before the request was sent.
 func (l *WorkerLease) renewed(stored Record, sent time.Duration) bool {
 	h := l.held
 	if now := l.cfg.Clock.Now(); l.cfg.Settle > 0 && !now.Add(min(l.cfg.MaxClockSkew, l.cfg.TTL/3)).Before(h.record.Ceiling) {
@@ -75,33 +93,37 @@ func (l *WorkerLease) renewed(stored Record, sent time.Duration) bool {
 		// forgotten that: it settles as if it were acquired.
 		h.floor = max(h.floor, l.frame.ceilTick(nanos(now.Add(l.cfg.Settle))))
 	}
-	h.record, h.unanswered = stored, 0
-	h.deadline = max(h.deadline, sent+l.cfg.TTL)
+	h.record, h.seen = stored, stored
+	h.deadline = sent + l.cfg.TTL
 	l.count(func(s *LeaseStats) { s.Renewals++ })
 	return l.reveal()
 }
 
-// settle finds out, after a swap did not succeed, what became of the record.
+// settle finds out, after a swap did not succeed, what became of the record. What it reads
+// is no proof of anything but of another owner: see WorkerLease.
 func (l *WorkerLease) settle(ctx context.Context, err error) error {
 	h := l.held
 	current, found, readErr := l.readBack(ctx)
 	switch {
 	case readErr != nil:
 		return errors.Join(err, readErr)
-	case !found || current.Version < h.record.Version:
+	case !found || l.lost(current):
 		return l.forgot(current, found)
-	case current.Nonce != h.record.Nonce:
+	case !sameOwner(current, h.record):
 		lost := l.leaseError(current, fmt.Errorf("%w: another owner has taken the code", ErrLeaseLost))
 		l.drop(lost)
 		return lost
-	case current.Version > h.record.Version:
-		// A request of ours has landed, nobody knows which: it counts from the first.
-		if !l.renewed(current, h.unanswered) {
-			return l.renew(ctx) // that one is too long ago
-		}
-		return nil
+	case current.Version != h.seen.Version || current.Nonce != h.seen.Nonce:
+		h.seen = current
+		return errors.Join(errMoved, err)
 	}
 	return err // nothing has happened yet; that write may still land, or never
+}
+
+// lost tells that the store does not have a version any more that it had acknowledged.
+func (l *WorkerLease) lost(current Record) bool {
+	r := l.held.record
+	return current.Version < r.Version || current.Version == r.Version && current.Nonce != r.Nonce
 }
 
 // readBack returns the record of the code that is held.

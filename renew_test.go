@@ -1,6 +1,7 @@
 package snowflake
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -48,23 +49,23 @@ func TestRenewRaisesCeilingAndDeadline(t *testing.T) {
 	})
 }
 
-// The grant is not touched by a renewal that is not known to have happened, and takes
-// over what a read-back shows.
+// The grant is not touched by a renewal that was not acknowledged: the next one is sent at
+// once, on top of whatever a read-back shows.
 func TestRenewFindsOutWhatBecameOfIt(t *testing.T) {
 	for name, test := range map[string]struct {
-		f        fault
-		happened bool
-		failures int
+		f            fault
+		acknowledged bool
+		failures     int
 	}{
 		"refused":            {fault{err: errDown}, false, 1},
 		"lost":               {fault{lost: true}, false, 1},
 		"spurious conflict":  {fault{err: ErrConflict}, false, 1},
-		"delivered twice":    {fault{twice: true}, true, 0},
-		"done, not answered": {fault{silent: true}, true, 0},
-		"done, broken":       {fault{broken: true}, true, 0},
+		"delivered twice":    {fault{twice: true}, false, 0},
+		"done, not answered": {fault{silent: true}, false, 0},
+		"done, broken":       {fault{broken: true}, false, 0},
 		"answered slowly":    {fault{slow: 3 * time.Second}, true, 0},
-		"answered late":      {fault{slow: 10 * time.Second}, true, 0},
-		"answered late deaf": {fault{slow: 6 * time.Second, deaf: true}, true, 0},
+		"answered late":      {fault{slow: 10 * time.Second}, false, 0},
+		"answered late deaf": {fault{slow: 6 * time.Second, deaf: true}, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -72,12 +73,14 @@ func TestRenewFindsOutWhatBecameOfIt(t *testing.T) {
 				k.next("swap", test.f)
 				sent := k.untilRenewal()
 				w.pass(9 * time.Second)
-				require.Equal(w, k.stored().Ceiling, k.grant().Ceiling)
-				if test.happened {
-					require.Equal(w, sent.Add(2*time.Minute).Truncate(time.Millisecond), k.grant().Ceiling)
-					require.WithinDuration(w, sent.Add(2*time.Minute), k.grant().Deadline, 0)
+				g := k.grant()
+				require.Equal(w, k.stored().Ceiling, g.Ceiling)
+				if test.acknowledged {
+					require.Equal(w, sent.Add(2*time.Minute).Truncate(time.Millisecond), g.Ceiling)
+					require.WithinDuration(w, sent.Add(2*time.Minute), g.Deadline, 0)
 				} else {
-					require.False(w, k.grant().Ceiling.Before(sent.Add(2*time.Minute).Truncate(time.Millisecond)), "tried again soon")
+					require.False(w, g.Ceiling.Before(sent.Add(2*time.Minute).Truncate(time.Millisecond)), "tried again soon")
+					require.Equal(w, g.Deadline.Truncate(time.Millisecond), g.Ceiling, "both of the request that was acknowledged")
 				}
 				require.EqualValues(w, test.failures, k.stats().RenewalFailures)
 				require.Len(w, k.failed, test.failures)
@@ -89,24 +92,86 @@ func TestRenewFindsOutWhatBecameOfIt(t *testing.T) {
 	}
 }
 
-// Two requests are unanswered, and one of them has landed: which one is not known, so
-// the deadline counts from the first.
-func TestRenewCountsFromTheFirstUnansweredRequest(t *testing.T) {
+// A primary that has lost its replica shows commits that it never acknowledges, and a
+// failover takes them away. Nothing may have been made of them.
+func TestWhatIsShownIsNotWhatIsDurable(t *testing.T) {
+	unanswered := func(k *worker) {
+		k.set(func(k *link) {
+			k.plan = func(op string, _ Record) fault { return fault{silent: op == "swap"} }
+		})
+	}
+	t.Run("a renewal", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			k := w.holder(oneCode)
+			g := k.generator()
+			w.pass(time.Minute)
+			unanswered(k)
+			w.pass(time.Minute)
+			before := *k.grant()
+			require.Greater(w, k.stored().Ceiling.Sub(before.Ceiling), 30*time.Second, "it has been seen")
+
+			w.store.failOver()
+			require.Equal(w, before.Ceiling, k.stored().Ceiling, "all that was revealed is there")
+			k.set(func(k *link) { k.plan = nil })
+			w.pass(30 * time.Second)
+			require.Greater(w, k.grant().Ceiling.Sub(before.Ceiling), time.Minute, "it goes on from what was left")
+			require.Zero(w, k.stats().Losses)
+			require.Zero(w, k.stats().Forgotten, "nothing was lost that had been acknowledged")
+			mustNext(w, g)
+		})
+	})
+	t.Run("an acquisition", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			k := w.worker(oneCode)
+			k.next("swap", fault{})
+			unanswered(k)
+			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+			defer cancel()
+			require.Error(w, k.acquire(ctx), "the store shows it, and that is no lease")
+			w.store.failOver()
+			other := w.worker(oneCode)
+			require.NoError(w, other.acquire(w.Context()))
+			require.EqualValues(w, 1, other.grant().Token)
+		})
+	})
+	t.Run("a fence", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.holder(oneCode)
+			way := w.operator()
+			way.plan = func(op string, _ Record) fault { return fault{silent: op == "swap"} }
+			done, err := FenceLeases(w.Context(), way, Fence{Until: w.clock.Now().Add(time.Hour)})
+			require.Error(w, err)
+			require.Zero(w, done.Codes)
+		})
+	})
+}
+
+// B reads a record that A has written and was not told of; a failover loses it; A renews,
+// and so the version comes again. What B read is another record for all that, and B must
+// not get the code with it: its floor would lie in the middle of what A has.
+func TestALostVersionComesAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
-		k := w.holder(nil)
-		w.pass(time.Minute) // the clock is known to agree
-		k.next("swap", fault{lost: true}, fault{lost: true}, fault{silent: true})
-		k.next("records", fault{lost: true}, fault{lost: true}, fault{lost: true})
-		first := k.untilRenewal()
-		before := *k.grant()
-		for k.count("records") == 0 || k.grant().Deadline.Equal(before.Deadline) {
-			require.Equal(w, before, *k.grant(), "nothing is revealed that may not be durable")
-			w.pass(250 * time.Millisecond)
+		a := w.holder(oneCode)
+		w.pass(time.Minute)
+		a.next("swap", fault{silent: true})
+		a.next("records", fault{lost: true})
+		a.untilRenewal()
+		w.pass(10 * time.Millisecond)
+		shown := a.stored() // to B
+		a.set(func(k *link) { k.plan = func(string, Record) fault { return fault{lost: true} } })
+		w.pass(5 * time.Minute)
+		w.store.failOver()
+		a.set(func(k *link) { k.plan = nil })
+		w.pass(10 * time.Second)
+		require.NotNil(w, a.grant())
+		again := a.stored()
+		for again.Version < shown.Version {
+			w.pass(time.Second)
+			again = a.stored()
 		}
-		g := k.grant()
-		require.WithinDuration(w, first.Add(2*time.Minute), g.Deadline, 0)
-		require.Equal(w, k.stored().Ceiling, g.Ceiling)
-		require.Greater(w, g.Ceiling.Sub(g.Deadline), 8*time.Second)
+		require.Equal(w, shown.Version, again.Version)
+		_, err := w.store.swap(shown, Record{Nonce: newNonce(), Token: shown.Token + 1, Ceiling: shown.Ceiling})
+		require.ErrorIs(w, err, ErrConflict)
 	})
 }
 

@@ -18,11 +18,16 @@ import (
 // record names may be used up to the ceiling in the record, and the only way to the
 // next range is a compare-and-swap of version and nonce. So
 //
-//   - a ceiling is revealed only after the store has returned it, or shown it in a
-//     read-back: it is durable;
-//   - an acquisition writes a fresh nonce and starts at the ceiling of the record
-//     whose version it presents: everything below it was the owners' before;
-//   - a write that lands late finds its version gone, and changes nothing;
+//   - a ceiling is revealed only after the store has acknowledged its write: it is
+//     durable. What a store shows need not be: a primary that lost its replica may
+//     show a commit that it will lose in a failover. So what is read back tells which
+//     version to present, and nothing else; the next write, once acknowledged, came
+//     after all that was shown, and proves it durable;
+//   - an acquisition starts at the ceiling of the record whose version it presents:
+//     everything below it was the owners' before;
+//   - every write has a nonce of its own, in which its owner knows itself again. A
+//     write that lands late finds its version gone, also where a version that was
+//     lost has come again, and changes nothing;
 //   - only the owner itself lowers a ceiling, after it has stopped for good, and
 //     never below its floor or what it has claimed.
 //
@@ -49,20 +54,20 @@ type WorkerLease struct {
 	stats    LeaseStats
 
 	// Of run, and of Release once run has ended.
-	held   *holding // nil: a code is being acquired
-	late   int      // requests given up on since it is
-	lapse  <-chan time.Time
-	clocks clockWitness
+	held       *holding // nil: a code is being acquired
+	writes     uint64   // nonces that were made for writes of what is held
+	background bool     // AcquireLease has returned
+	late       int      // requests given up on since it is
+	lapse      <-chan time.Time
+	clocks     clockWitness
 }
 
 // holding is what is known of the record that the lease owns.
 type holding struct {
-	record   Record // as last returned or shown by the store, with the lease's nonce
-	floor    int64  // tick
-	deadline time.Duration
-	// unanswered is when the first of the requests was sent whose outcome is
-	// unknown; 0: none is.
-	unanswered  time.Duration
+	record      Record // as last acknowledged by the store, and durable: what is revealed
+	seen        Record // as last acknowledged or shown: what the next write presents
+	floor       int64  // tick
+	deadline    time.Duration
 	lastAttempt time.Duration
 	checked     bool // the clock was compared with living peers once
 	suspended   bool
@@ -118,7 +123,7 @@ func AcquireLease(ctx context.Context, store LeaseStore, cfg LeaseConfig) (*Work
 		return nil, err
 	}
 	running, cancel := context.WithCancel(context.Background())
-	l.cancel = cancel
+	l.cancel, l.background = cancel, true
 	go l.run(running)
 	return l, nil
 }
@@ -246,12 +251,17 @@ func (l *WorkerLease) run(ctx context.Context) {
 			continue
 		}
 		failures++
-		l.count(func(s *LeaseStats) { s.RenewalFailures++ })
-		l.hooks.RenewFailed(err)
+		l.failed(err)
 		if acquiring { // renewals have a pause of their own, and a loss needs none
 			sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures))
 		}
 	}
+}
+
+// failed tells of an attempt that failed in the background.
+func (l *WorkerLease) failed(err error) {
+	l.count(func(s *LeaseStats) { s.RenewalFailures++ })
+	l.hooks.RenewFailed(err)
 }
 
 // pause waits until the next renewal is due: Renew, shortened at random so that the
@@ -489,14 +499,14 @@ func (l *WorkerLease) Close(ctx context.Context) error { return l.Release(ctx, t
 func (l *WorkerLease) giveBack(ctx context.Context, unused time.Time) error {
 	h := l.held
 	for failures := 0; ; failures++ {
-		next := h.record
-		next.Released = true
+		next := h.seen
+		next.Released, next.Nonce = true, l.nonce(next)
 		if !unused.IsZero() {
 			tick := max(h.floor, l.frame.ceilTick(nanos(unused)))
-			tick = min(tick, l.frame.floorTick(nanos(h.record.Ceiling)))
+			tick = min(tick, l.frame.floorTick(nanos(h.seen.Ceiling)))
 			next.Ceiling = l.frame.time(tick)
 		}
-		_, err := l.swap(ctx, h.record, next)
+		_, err := l.swap(ctx, h.seen, next)
 		if err == nil {
 			return nil
 		}
@@ -511,16 +521,18 @@ func (l *WorkerLease) giveBack(ctx context.Context, unused time.Time) error {
 				lost := l.forgotten(current, found)
 				l.hooks.StoreForgot(lost)
 				return fmt.Errorf("snowflake: releasing a lease: %w", lost)
-			case current.Nonce != h.record.Nonce || current.Released && current.Version > h.record.Version:
-				return nil // another owner's, or the release has landed
-			case current.Version < h.record.Version:
+			case !sameOwner(current, h.record) || current.Released && current.Version > h.record.Version:
+				// Another owner's, or the release has landed. If that is lost, the code stays
+				// reserved up to the ceiling before, and that is all.
+				return nil
+			case l.lost(current):
 				// What was claimed lies below the ceiling that is lost: it must not
 				// be given back lower.
 				l.hooks.StoreForgot(l.forgotten(current, found))
 				current.Ceiling = later(current.Ceiling, h.record.Ceiling)
-				h.record = current
+				h.record, h.seen = current, current
 			default:
-				h.record = current
+				h.seen = current
 			}
 			sleep(ctx, jitter(min(l.cfg.Renew, attemptLimit), failures+1))
 		}

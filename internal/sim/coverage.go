@@ -15,7 +15,7 @@ var faults = []string{
 	"partition of a worker", "partition of a region", blackHole, connRefused, requestLost, answerLost,
 	resetAfter, slowRequest, slowAnswer, doubled, doubledLate, landsLate,
 	// of the store
-	"store forgets", "store restored and fenced",
+	"failover", "store forgets", "store restored and fenced",
 	// by hand
 	"fence", "release of expired codes",
 }

@@ -99,6 +99,12 @@ func (w *world) weather(region int, random *rand.Rand) {
 		case w.shape.kind == restored && random.IntN(2) == 0:
 			operator.restore()
 			continue
+		case w.shape.kind == leased && random.IntN(2) == 0:
+			w.hit("failover")
+			s.failOver(random)
+			if random.IntN(2) == 0 {
+				continue
+			}
 		case w.shape.kind == forgetful:
 			w.hit("store forgets")
 			s.forget(upTo(random, 2*ttl))

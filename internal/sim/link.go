@@ -56,18 +56,21 @@ func (l *link) Records(ctx context.Context, _ int) ([]snowflake.Record, error) {
 }
 
 func (l *link) Swap(ctx context.Context, old, next snowflake.Record) (snowflake.Record, error) {
-	stored, err := call(ctx, l, true, func() (snowflake.Record, error) { return l.store.swap(old, next, l.operates) })
+	written, err := call(ctx, l, true, func() (entry, error) { return l.store.swap(old, next, l.operates) })
+	if err == nil && !l.store.acknowledge(written) {
+		written, err = entry{}, errReset
+	}
 	if next.Worker >= 0 && !l.operates {
 		l.sawSwap(old, next, err)
 	}
-	return stored, err
+	return written.Record, err
 }
 
 // sawSwap notes what a swap was, and how it ended.
 func (l *link) sawSwap(old, next snowflake.Record, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	acquire := next.Nonce != old.Nonce
+	acquire := ownerOf(next.Nonce) != ownerOf(old.Nonce)
 	switch {
 	case errors.Is(err, snowflake.ErrConflict) && acquire:
 		l.world.hit("conflict on acquire")
@@ -109,7 +112,7 @@ func (l *link) sawRecords(records []snowflake.Record) {
 	for _, r := range records {
 		switch {
 		case r.Worker != sent.Worker:
-		case r.Nonce != sent.Nonce:
+		case ownerOf(r.Nonce) != ownerOf(sent.Nonce):
 			l.world.hit("read-back: another owner")
 		case r.Version > sent.Version:
 			l.world.hit("read-back: own write")

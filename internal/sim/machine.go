@@ -219,7 +219,12 @@ func (p *process) hooks() *snowflake.Hooks {
 			}
 			p.noteClock(err)
 		},
-		StoreForgot: func(*snowflake.LeaseError) { p.world.hit("a holder found that the store forgot") },
+		StoreForgot: func(e *snowflake.LeaseError) {
+			p.world.hit("a holder found that the store forgot")
+			if !p.world.shape.forgets() {
+				p.world.fail(fmt.Errorf("%s says that a store forgot which keeps its word: %w", p.owner, e))
+			}
+		},
 		ClockBehind: func(*snowflake.ClockError) { tell(&p.told.behind) },
 		Saturated:   func(time.Duration) { tell(&p.told.full) },
 	}

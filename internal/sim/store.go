@@ -3,7 +3,9 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,12 +20,15 @@ type store struct {
 	history  map[int][]entry // by worker number, oldest first
 	cutUntil time.Time
 	closed   bool // to workers
+
+	written, durable int // writes, in their order: how many there were, and the last that somebody was told of
 }
 
-// entry is a record, and when it became durable.
+// entry is a record, and when it was written.
 type entry struct {
 	snowflake.Record
 	at time.Time
+	n  int // in the order of all writes
 }
 
 func newStore() *store {
@@ -40,20 +45,42 @@ func (s *store) records() []snowflake.Record {
 	return records
 }
 
-func (s *store) swap(old, next snowflake.Record, operator bool) (snowflake.Record, error) {
+func (s *store) swap(old, next snowflake.Record, operator bool) (entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed && !operator { // what was on its way does not get in either
-		return snowflake.Record{}, errReset
+		return entry{}, errReset
 	}
 	stored := s.current[next.Worker]
 	if stored.Version != old.Version || stored.Nonce != old.Nonce {
-		return snowflake.Record{}, snowflake.ErrConflict
+		return entry{}, snowflake.ErrConflict
 	}
 	next.Version = stored.Version + 1
 	s.current[next.Worker] = next
-	s.history[next.Worker] = append(s.history[next.Worker], entry{next, time.Now()})
-	return next, nil
+	s.written++
+	e := entry{next, time.Now(), s.written}
+	s.history[next.Worker] = append(s.history[next.Worker], e)
+	return e, nil
+}
+
+// acknowledge makes a write durable, and all before it, because somebody is told of it. It
+// returns false if it is gone.
+func (s *store) acknowledge(e entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := slices.ContainsFunc(s.history[e.Worker], func(o entry) bool { return o.n == e.n })
+	if there {
+		s.durable = max(s.durable, e.n)
+	}
+	return there
+}
+
+// failOver loses the last writes, of which nobody was told, though all have been seen.
+func (s *store) failOver(random *rand.Rand) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.durable + random.IntN(s.written-s.durable+1)
+	s.cutBack(func(e entry) bool { return e.n > last })
 }
 
 // forget brings back what was durable d ago, as a failover to a replica does.
@@ -61,8 +88,13 @@ func (s *store) forget(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since := time.Now().Add(-d)
+	s.cutBack(func(e entry) bool { return e.at.After(since) })
+}
+
+// cutBack takes the last writes back.
+func (s *store) cutBack(gone func(entry) bool) {
 	for worker, history := range s.history {
-		for len(history) > 0 && history[len(history)-1].at.After(since) {
+		for len(history) > 0 && gone(history[len(history)-1]) {
 			history = history[:len(history)-1]
 		}
 		s.history[worker] = slices.Clip(history)
@@ -135,10 +167,10 @@ func spansOf(w *world, history []entry) (list []*span, err error) {
 	nonces := make(map[string]bool)
 	var before snowflake.Record
 	for _, r := range history {
-		fresh := r.Nonce != before.Nonce
+		fresh := ownerOf(r.Nonce) != ownerOf(before.Nonce)
 		ceiling := w.shape.tick(r.Ceiling)
 		switch {
-		case fresh && nonces[r.Nonce]:
+		case nonces[r.Nonce], fresh && nonces[ownerOf(r.Nonce)]:
 			return nil, errors.New("a nonce came back")
 		case fresh && r.Token != before.Token+1:
 			return nil, fmt.Errorf("token went from %d to %d", before.Token, r.Token)
@@ -161,7 +193,13 @@ func spansOf(w *world, history []entry) (list []*span, err error) {
 			last.final = ceiling
 			last.lowered = r.Ceiling.Before(before.Ceiling)
 		}
-		nonces[r.Nonce], before = true, r.Record
+		nonces[r.Nonce], nonces[ownerOf(r.Nonce)], before = true, true, r.Record
 	}
 	return list, nil
+}
+
+// ownerOf returns the part of a nonce that all writes of one owner have.
+func ownerOf(nonce string) string {
+	owner, _, _ := strings.Cut(nonce, ".")
+	return owner
 }

@@ -40,17 +40,20 @@ var mutants = []mutant{
 	{"ceiling itself claimed", "claim.go",
 		"s.ceiling = f.floorTick(nanos(grant.Ceiling))", "s.ceiling = f.floorTick(nanos(grant.Ceiling)) + 1"},
 	{"ceiling revealed before it is durable", "renew.go",
-		"	stored, err := l.swap(ctx, h.record, next)\n",
-		"	durable := h.record\n	h.record.Ceiling = next.Ceiling\n	l.reveal()\n	h.record = durable\n	stored, err := l.swap(ctx, h.record, next)\n"},
-	{"read-back reveals more than it shows", "renew.go",
-		"		if !l.renewed(current, h.unanswered) {\n",
-		"		current.Ceiling = current.Ceiling.Add(l.cfg.TTL)\n		if !l.renewed(current, h.unanswered) {\n"},
+		"	stored, err := l.swap(ctx, h.seen, next)\n",
+		"	durable := h.record\n	h.record.Ceiling = next.Ceiling\n	l.reveal()\n	h.record = durable\n	stored, err := l.swap(ctx, h.seen, next)\n"},
+	{"read-back taken for an acknowledgement", "renew.go",
+		"		return errors.Join(errMoved, err)\n", "		l.renewed(current, h.lastAttempt)\n		return nil\n"},
+	{"acquisition taken from a read-back", "acquire.go",
+		"			return l.swap(ctx, r, next)\n", "			return r, nil\n"},
 	{"acquire reveals more than was stored", "acquire.go",
 		"	l.held = &holding{record: got,", "	got.Ceiling = got.Ceiling.Add(l.cfg.TTL)\n	l.held = &holding{record: got,"},
 	{"read-back without comparing nonces", "renew.go",
-		"	case current.Nonce != h.record.Nonce:\n", "	case false:\n"},
+		"	case !sameOwner(current, h.record):\n", "	case false:\n"},
 	{"one nonce for all", "acquire.go",
 		"	return hex.EncodeToString(nonce[:])\n", "	return hex.EncodeToString(nonce[:0]) + \"nonce\"\n"},
+	{"one nonce for all writes of an owner", "acquire.go",
+		"	return ownerNonce(r.Nonce) + \".\" + strconv.FormatUint(l.writes, 16)\n", "	_ = strconv.FormatUint(l.writes, 16)\n	return r.Nonce\n"},
 	{"one nonce for all attempts of an owner", "acquire.go",
 		"Nonce: newNonce(), Token: old.Token + 1,", "Nonce: \"of \" + l.cfg.Owner, Token: old.Token + 1,"},
 	{"conflict retried with the old floor", "acquire.go",
@@ -66,14 +69,14 @@ var mutants = []mutant{
 	}
 `},
 	{"renewal without the version check", "renew.go",
-		"	stored, err := l.swap(ctx, h.record, next)\n", `	presented := h.record
+		"	stored, err := l.swap(ctx, h.seen, next)\n", `	presented := h.seen
 	if current, found, err := l.readBack(ctx); err == nil && found {
 		presented = current
 	}
 	stored, err := l.swap(ctx, presented, next)
 `},
 	{"release without the version check", "workerlease.go",
-		"		_, err := l.swap(ctx, h.record, next)\n", `		presented := h.record
+		"		_, err := l.swap(ctx, h.seen, next)\n", `		presented := h.seen
 		if current, found, err := l.readBack(ctx); err == nil && found {
 			presented = current
 		}
@@ -82,7 +85,7 @@ var mutants = []mutant{
 	{"token not raised", "acquire.go",
 		"Token: old.Token + 1,", "Token: old.Token,"},
 	{"renewal lowers the ceiling", "renew.go",
-		"		l.frame.ceilTick(nanos(h.record.Ceiling)),\n", "		0,\n"},
+		"		l.frame.ceilTick(nanos(h.seen.Ceiling)),\n", "		0,\n"},
 	{"release below what was claimed", "workerlease.go",
 		"tick := max(h.floor, l.frame.ceilTick(nanos(unused)))", "tick := h.floor"},
 	{"release one tick low", "snowflake.go",
@@ -97,7 +100,7 @@ var mutants = []mutant{
 	{"a fence below what was lost", "operate.go",
 		"Ceiling: later(old.Ceiling, f.Until),", "Ceiling: old.Ceiling,"},
 	{"a fence that keeps nonces", "operate.go",
-		"		nonces[worker] = next.Nonce\n", "		if found {\n			next.Nonce = old.Nonce\n		}\n		nonces[worker] = next.Nonce\n"},
+		"		if _, err := swapOnce(ctx, store, old, next); err == nil {\n", "		if found {\n			next.Nonce = old.Nonce\n		}\n		if _, err := swapOnce(ctx, store, old, next); err == nil {\n"},
 	{"a fence that leaves out codes without a record", "operate.go",
 		"		if !found {\n			old = Record", "		if !found {\n			done.Codes++\n			continue\n			old = Record"},
 	{"a code taken by hand keeps its nonce", "operate.go",
