@@ -66,7 +66,7 @@ type Record struct {
 	Region int
 	Worker int    // -1: the region's layout record, which holds no code
 	Owner  string // for people; nothing compares it
-	Nonce  string // random, new with every attempt to acquire
+	Nonce  string // new with every write; its part before a "." is its owner's, and new with every attempt to acquire
 	Token  uint64 // rises with every change of owner; at most 2^63-1
 	// Version is set by the store, rises with every write, and is at most
 	// 2^63-1. 0: there is no record.

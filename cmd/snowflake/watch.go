@@ -67,7 +67,10 @@ processes need not export every record of the region each.
 // watch prints what has changed, until ctx ends. A store that does not answer is told and
 // asked again.
 func (t *tool) watch(ctx context.Context, store snowflake.LeaseStore, region int, every time.Duration) error {
-	type seen struct{ nonce, state string }
+	type seen struct { // of a record, but for its renewals
+		owner, state string
+		token        uint64
+	}
 	known := make(map[int]seen)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -83,7 +86,7 @@ func (t *tool) watch(ctx context.Context, store snowflake.LeaseStore, region int
 		}
 		now := time.Now()
 		for _, r := range codes {
-			if is := (seen{r.Nonce, stateOf(r, now)}); is != known[r.Worker] {
+			if is := (seen{r.Owner, stateOf(r, now), r.Token}); is != known[r.Worker] {
 				known[r.Worker] = is
 				out.add(recordValues(r, is.state)...)
 			}
