@@ -14,6 +14,10 @@ func sound() []search {
 		{file: lease, bounds: "WORKERS=2 CODES=1 PAUSES"},
 		{file: lease, bounds: "WORKERS=2 CODES=1 SEQS=4"},
 		{file: lease, bounds: "WORKERS=3 CODES=1"},
+		{file: lease, bounds: "WORKERS=2 CODES=1 FAILOVER"},
+		{file: lease, bounds: "WORKERS=2 CODES=1 FAILOVER PAUSES"},
+		{file: lease, bounds: "WORKERS=2 CODES=2 FAILOVER SYMMETRY", large: true},
+		{file: lease, bounds: "WORKERS=3 CODES=1 FAILOVER SYMMETRY"},
 		{file: marks, bounds: "PROCESSES=3 LOCK"},
 		{file: marks, bounds: "PROCESSES=3"},
 		{file: settle, bounds: "ATTEMPTS=2 SKEW=1 AGE=1"},
@@ -36,6 +40,7 @@ func sound() []search {
 const (
 	one   = "WORKERS=2 CODES=1"
 	two   = "WORKERS=2 CODES=2"
+	over  = "WORKERS=2 CODES=1 FAILOVER"
 	pause = "WORKERS=2 CODES=1 SEQS=1 PAUSES"
 	file  = "PROCESSES=2 LOCK"
 	row   = "PROCESSES=2"
@@ -67,6 +72,8 @@ func broken() []search {
 		{name: "CONFLICT_KEEPS_FLOOR", file: lease, bounds: one, stands: "an acquire that met a conflict tries the new version with the old floor"},
 		{name: "ACQUIRE_LOWERS", file: lease, bounds: one, stands: "an acquire writes now + TTL, though the record has more"},
 		{name: "READBACK_TRUSTS_REQUEST", file: lease, bounds: one, stands: "a read-back reveals the ceiling that was asked for"},
+		{name: "READBACK_REVEALS", file: lease, bounds: over, stands: "a read-back is taken for durable, and a failover loses it"},
+		{name: "VERSION_COMES_AGAIN", file: lease, bounds: over, stands: "an owner's writes share a nonce, and a failover has a version come again"},
 		{name: "REFUSAL_RESETS_SEQUENCE", file: lease, bounds: one, stands: "a refused rollback resets the sequence"},
 		{name: "POINTER_RESETS_SEQUENCE", file: lease, bounds: one, stands: "every new grant pointer resets the sequence"},
 		{name: "SEQUENCE_WRAPS", file: lease, bounds: one, stands: "the sequence wraps inside a tick"},

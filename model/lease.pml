@@ -24,7 +24,10 @@
  * Nonce i+1 is that of the present attempt of worker i; once that is over nobody can present
  * it again, and it becomes 0, nobody's.
  *
- * Options: PAUSES has an answer wait for its receiver, and nextID for its own claim, for as
+ * Options: FAILOVER has a store show what it may still lose: each record also is as it was when a
+ * write was last acknowledged, or later, and comes back as that. What presents that version
+ * is kept along: it can succeed again. What presents one that was lost never can, because
+ * every write has a nonce of its own. PAUSES has an answer wait for its receiver, and nextID for its own claim, for as
  * long as it likes; without it these are one step each, see README.md. SYMMETRY keeps one of
  * the states that differ only in the numbers of the workers. All other names break the
  * protocol; none goes with SYMMETRY.
@@ -62,6 +65,16 @@ typedef Record {
 	unsigned nonce : 3;
 	unsigned ceil : 1;
 	unsigned way : 10; /* writes under way that present its version, a bit for each result */
+#ifdef FAILOVER
+	bit lossy; /* what is shown may be lost: then comes back */
+	unsigned dnonce : 3;
+	unsigned dceil : 1;
+	unsigned dway : 10;
+#ifdef VERSION_COMES_AGAIN
+	unsigned lnonce : 3; /* what was lost: its nonce, and who presents it */
+	unsigned lway : 10;
+#endif
+#endif
 #ifdef RENEW_ANY_VERSION
 	unsigned old : 10; /* renewals under way, whatever they present */
 #endif
@@ -76,6 +89,9 @@ typedef Worker {
 	unsigned cur : 1;   /* the version that it knows is the present one */
 	unsigned floor : 1;
 	unsigned ceil : 1;  /* HELD: as revealed; CLOSING: as last known */
+#ifdef FAILOVER
+	unsigned dcur : 1;  /* it is the one that may come back */
+#endif
 	unsigned at : 3;    /* of the generator */
 	unsigned by : 1;    /* the code of its last claim, if that can be continued in W */
 #ifdef PAUSES
@@ -153,11 +169,62 @@ inline checkCeilings(c) {
 #endif
 }
 
+#ifdef FAILOVER
+/* What record c shows may be lost from now on. */
+inline risk(c) {
+	if
+	:: !r[c].lossy ->
+		r[c].lossy = 1; r[c].dnonce = r[c].nonce; r[c].dceil = r[c].ceil; r[c].dway = r[c].way;
+		k = 0;
+		do
+		:: k < WORKERS -> if :: w[k].code == c -> w[k].dcur = w[k].cur :: else fi; k++
+		:: else -> break
+		od;
+		k = 0
+	:: else
+	fi
+}
+
+/* It will not be lost any more. */
+inline harden(c) {
+	r[c].lossy = 0; r[c].dnonce = 0; r[c].dceil = 0; r[c].dway = 0;
+	k = 0;
+	do
+	:: k < WORKERS -> if :: w[k].code == c -> w[k].dcur = 0 :: else fi; k++
+	:: else -> break
+	od;
+	k = 0
+}
+
+/* It is lost. */
+inline failOver(c) {
+#ifdef VERSION_COMES_AGAIN
+	r[c].lnonce = r[c].nonce; r[c].lway = r[c].way;
+#endif
+	r[c].nonce = r[c].dnonce; r[c].ceil = r[c].dceil; r[c].way = r[c].dway;
+	k = 0;
+	do
+	:: k < WORKERS -> if :: w[k].code == c -> w[k].cur = w[k].dcur :: else fi; k++
+	:: else -> break
+	od;
+	harden(c);
+	checkCeilings(c)
+}
+#else
+#define risk(c) skip
+#define harden(c) skip
+#endif
+
 /* A write succeeds: every version that is known of the record is an old one now. */
 inline land(c, n, b) {
+	risk(c);
 	r[c].nonce = n;
 	r[c].ceil = b;
 	r[c].way = 0;
+#ifdef VERSION_COMES_AGAIN
+	if :: n != 0 && n == r[c].lnonce -> r[c].way = r[c].lway :: else fi;
+	r[c].lnonce = 0; r[c].lway = 0;
+#endif
 	k = 0;
 	do
 	:: k < WORKERS -> if :: w[k].code == c -> w[k].cur = 0 :: else fi; k++
@@ -175,6 +242,14 @@ inline forgetNonce(i) {
 	:: k < CODES ->
 		if :: r[k].nonce == i+1 -> r[k].nonce = 0 :: else fi;
 		r[k].way = (r[k].way | ((r[k].way >> (2*(i+1))) & 3)) & ~(3 << (2*(i+1)));
+#ifdef FAILOVER
+		if :: r[k].dnonce == i+1 -> r[k].dnonce = 0 :: else fi;
+		r[k].dway = (r[k].dway | ((r[k].dway >> (2*(i+1))) & 3)) & ~(3 << (2*(i+1)));
+#ifdef VERSION_COMES_AGAIN
+		if :: r[k].lnonce == i+1 -> r[k].lnonce = 0; r[k].lway = 0 :: else fi;
+		r[k].lway = (r[k].lway | ((r[k].lway >> (2*(i+1))) & 3)) & ~(3 << (2*(i+1)));
+#endif
+#endif
 #ifdef RENEW_ANY_VERSION
 		r[k].old = r[k].old & ~(3 << (2*(i+1)));
 #endif
@@ -187,7 +262,7 @@ inline forgetNonce(i) {
 
 /* ---- a worker's lease ---- */
 
-/* reveal: what the store has returned or shown is what the generator may use. */
+/* reveal: what the store has acknowledged is what the generator may use. */
 inline reveal(i, b_) {
 	w[i].ceil = b_;
 	if
@@ -219,15 +294,16 @@ inline send(i) {
 #endif
 	c = w[i].code;
 	if
-	:: d_step { land(c, NONCE(i), b); tell(i, b) } /* it lands, and is answered */
+	:: d_step { land(c, NONCE(i), b); harden(c); tell(i, b) } /* it lands, and is acknowledged */
 	:: r[c].way = r[c].way | WAY(NONCE(i), b) /* it is not waited for */
 	fi;
 	b = 0; c = 0
 }
 
-/* readBack. A record of somebody else has no step here: to give up, or to drop the lease,
- * is always possible. */
+/* readBack: it tells the present version, and nothing else. A record of somebody else has no
+ * step here: to give up, or to drop the lease, is always possible. */
 inline readBack(i) {
+#if defined(READBACK_TRUSTS_REQUEST) || defined(READBACK_REVEALS)
 #ifdef READBACK_TRUSTS_REQUEST
 	b = w[i].asked;
 #else
@@ -235,6 +311,9 @@ inline readBack(i) {
 #endif
 	tell(i, b);
 	b = 0
+#else
+	w[i].cur = 1
+#endif
 }
 
 /* take: floor and ceiling are computed from the record whose version is presented. */
@@ -257,10 +336,11 @@ inline acquire(i, on) {
 	send(i)
 }
 
-/* renew: the ceiling is never lower than that of the record whose version is presented. */
+/* renew: the ceiling is never lower than that of the record whose version is presented. So
+ * does an acquisition whose record was read back, to have it acknowledged. */
 inline renew(i) {
 	if
-	:: b = w[i].ceil
+	:: b = r[w[i].code].ceil
 	:: b = 1
 #ifdef RENEW_LOWERS
 	:: b = 0
@@ -277,9 +357,23 @@ inline renew(i) {
 
 /* giveBack: the ceiling stays, or comes down to what was not used. */
 inline giveBack(i) {
-	if :: b = w[i].ceil :: b = (w[i].ceil && w[i].floor) fi;
+	if :: b = r[w[i].code].ceil :: b = (r[w[i].code].ceil && w[i].floor) fi;
 	send(i)
 }
+
+#ifdef FAILOVER
+/* A write presents the version that may come back, and waits for that. */
+inline sendStale(i) {
+	c = w[i].code;
+	if
+	:: b = r[c].dceil
+	:: w[i].phase != CLOSING -> b = 1
+	:: w[i].phase == CLOSING -> b = (r[c].dceil && w[i].floor)
+	fi;
+	r[c].dway = r[c].dway | WAY(NONCE(i), b);
+	b = 0; c = 0
+}
+#endif
 
 /* An answer is lost, or comes too late. */
 inline dropAnswer(i) {
@@ -299,6 +393,9 @@ inline drop(i) {
 	dropAnswer(i);
 	forgetNonce(i);
 	w[i].phase = IDLE; w[i].code = 0; w[i].cur = 0; w[i].floor = 0; w[i].ceil = 0;
+#ifdef FAILOVER
+	w[i].dcur = 0;
+#endif
 #ifdef READBACK_TRUSTS_REQUEST
 	w[i].asked = 0;
 #endif
@@ -392,7 +489,12 @@ inline claim(i, code_, floor_, ceil_) {
 /* ---- symmetry ---- */
 
 #ifdef SYMMETRY
-#define KEY(j) ((((((w[j].phase*2 + w[j].code)*2 + w[j].cur)*2 + w[j].floor)*2 + w[j].ceil)*8 + w[j].at)*2 + w[j].by)
+#ifdef FAILOVER
+#define DCUR(j) w[j].dcur
+#else
+#define DCUR(j) 0
+#endif
+#define KEY(j) ((((((w[j].phase*2 + w[j].code)*2 + w[j].cur)*2 + w[j].floor)*2 + w[j].ceil)*8 + w[j].at)*2 + w[j].by + 4096*DCUR(j))
 #ifdef PAUSES
 #define PAUSED(j) ((((w[j].ans*2 + w[j].inside)*2 + w[j].gcode)*2 + w[j].gfloor)*2 + w[j].gceil)
 #else
@@ -409,6 +511,9 @@ inline exchange(j) {
 		swapFields(w[j].cur, w[j+1].cur); swapFields(w[j].floor, w[j+1].floor);
 		swapFields(w[j].ceil, w[j+1].ceil); swapFields(w[j].at, w[j+1].at);
 		swapFields(w[j].by, w[j+1].by);
+#ifdef FAILOVER
+		swapFields(w[j].dcur, w[j+1].dcur);
+#endif
 #ifdef PAUSES
 		swapFields(w[j].ans, w[j+1].ans); swapFields(w[j].inside, w[j+1].inside);
 		swapFields(w[j].gcode, w[j+1].gcode); swapFields(w[j].gfloor, w[j+1].gfloor);
@@ -423,6 +528,14 @@ inline exchange(j) {
 			:: else
 			fi;
 			r[k].way = (r[k].way & ~(15 << (2*(j+1)))) | (PART(r[k].way, j) << (2*(j+2))) | (PART(r[k].way, j+1) << (2*(j+1)));
+#ifdef FAILOVER
+			if
+			:: r[k].dnonce == j+1 -> r[k].dnonce = j+2
+			:: r[k].dnonce == j+2 -> r[k].dnonce = j+1
+			:: else
+			fi;
+			r[k].dway = (r[k].dway & ~(15 << (2*(j+1)))) | (PART(r[k].dway, j) << (2*(j+2))) | (PART(r[k].dway, j+1) << (2*(j+1)));
+#endif
 			k++
 		:: else -> break
 		od;
@@ -474,7 +587,10 @@ proctype Run(byte i) {
 #ifdef CONFLICT_KEEPS_FLOOR
 	:: atomic { w[i].phase == ACQUIRING && FREE(i) -> b = 1; send(i) }
 #endif
-	:: atomic { w[i].phase == HELD && FREE(i) && KNOWS(i) -> renew(i); ORDER }
+	:: atomic { (w[i].phase == HELD || w[i].phase == ACQUIRING) && FREE(i) && KNOWS(i) -> renew(i); ORDER }
+#ifdef FAILOVER
+	:: atomic { w[i].phase != IDLE && FREE(i) && w[i].dcur -> sendStale(i); ORDER }
+#endif
 #ifdef RENEW_BLINDLY
 	:: atomic { w[i].phase == HELD && FREE(i) -> b = 1; send(i) }
 #endif
@@ -524,14 +640,22 @@ proctype Others() {
 	:: d_step { (r[1].way & WAY(0, 0)) -> land(1, 0, 0); ORDER }
 	:: d_step { (r[1].way & WAY(0, 1)) -> land(1, 0, 1); ORDER }
 #endif
+#ifdef FAILOVER
+	:: d_step { r[0].lossy -> failOver(0); ORDER }
+	:: d_step { r[0].lossy -> harden(0); ORDER }
+#if CODES > 1
+	:: d_step { r[1].lossy -> failOver(1); ORDER }
+	:: d_step { r[1].lossy -> harden(1); ORDER }
+#endif
+#endif
 	/* A backup is restored and fenced: above all that was revealed, and with a new nonce. */
-	:: d_step { land(0, 0, 1);
+	:: d_step { land(0, 0, 1); harden(0);
 #ifdef SWAP_IGNORES_NONCE
 		r[0].restored = 1;
 #endif
 		ORDER }
 #if CODES > 1
-	:: d_step { land(1, 0, 1); ORDER }
+	:: d_step { land(1, 0, 1); harden(1); ORDER }
 #endif
 #ifdef RECORD_DELETED
 	:: d_step { r[0].ceil -> r[0].nonce = 0; r[0].ceil = 0; r[0].way = 0 }

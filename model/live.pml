@@ -67,9 +67,9 @@ bit issued; /* worker 0 has, in this tick */
 #endif
 
 /* The record of code c is written: versions known before are old. */
-inline land(c, n) {
+inline land(c, n, ticks) {
 	r[c].nonce = n;
-	r[c].left = TTL;
+	r[c].left = ticks;
 	k = 0;
 	do
 	:: k < WORKERS -> if :: w[k].code == c -> w[k].cur = 0 :: else fi; k++
@@ -83,21 +83,22 @@ inline drop(i) {
 	w[i].busy = NONE; w[i].age = 0; w[i].answer = 0; w[i].failed = 0
 }
 
-/* A swap is sent. It lands, and is answered; or the request or the answer is lost. */
-inline swap(i) {
+/* A swap is sent, of so many ticks. It lands, and is answered; or the request or the answer
+ * is lost. */
+inline swap(i, ticks) {
 	c = w[i].code;
 	w[i].busy = SWAP; w[i].age = 0;
 	if
-	:: d_step { land(c, i+1); w[i].cur = 1; w[i].answer = 1 }
+	:: d_step { land(c, i+1, ticks); w[i].cur = 1; w[i].answer = 1 }
 	:: losses > 0 -> losses--; w[i].answer = 0
-	:: losses > 0 -> d_step { losses--; land(c, i+1); w[i].answer = 0 }
+	:: losses > 0 -> d_step { losses--; land(c, i+1, ticks); w[i].answer = 0 }
 	fi;
 	c = 0
 }
 
 inline acquire(i) {
 	w[i].phase = WAITING; w[i].floor = SETTLE; w[i].since = 0;
-	swap(i)
+	swap(i, TTL)
 }
 
 inline reveal(i) {
@@ -136,7 +137,7 @@ proctype Run(byte i) {
 	:: atomic { w[i].phase == HELD && w[i].busy == NONE && DUE(i) && MAYRENEW(i) ->
 		w[i].since = 0;
 		if
-		:: w[i].cur -> swap(i)
+		:: w[i].cur -> swap(i, TTL)
 		:: else -> w[i].busy = SWAP; w[i].age = DELAY; w[i].answer = 0
 		fi }
 	/* The answer; or none in time: read back. */
@@ -153,7 +154,9 @@ proctype Run(byte i) {
 #endif
 	:: atomic { w[i].busy == READ ->
 		if
-		:: d_step { r[w[i].code].nonce == i+1 -> w[i].cur = 1; k = w[i].left; reveal(i); if :: w[i].left <= k -> w[i].failed = 1 :: else fi; k = 0 }
+		/* It is only known which version to present: again, and soon. */
+		:: r[w[i].code].nonce == i+1 && w[i].phase == WAITING -> w[i].cur = 1; swap(i, r[w[i].code].left)
+		:: d_step { r[w[i].code].nonce == i+1 && w[i].phase == HELD -> w[i].cur = 1; w[i].busy = NONE; w[i].age = 0; w[i].failed = 1 }
 		:: r[w[i].code].nonce != i+1 -> drop(i)
 		:: losses > 0 && w[i].phase == HELD -> losses--; w[i].busy = NONE; w[i].age = 0; w[i].failed = 1
 		:: losses > 0 && w[i].phase == WAITING -> losses--; drop(i)
