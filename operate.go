@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -47,65 +48,79 @@ type Fenced struct {
 //
 // It writes one record for each code of the layout, 2^WorkerBits, at most 2^20, and tries
 // again after errors for as long as it gets on. An error tells how far it got; calling it
-// again completes it. ErrLayoutMismatch: the region has another layout
-// than f.Layout.
+// again completes it. ErrLayoutMismatch: the region has another layout than f.Layout.
 func FenceLeases(ctx context.Context, store LeaseStore, f Fence) (Fenced, error) {
-	var done Fenced
 	if f.Owner == "" {
 		f.Owner = "fence"
 	}
 	layout, err := f.pin(ctx, store)
 	if err != nil {
-		return done, fmt.Errorf("snowflake: fencing region %d: %w", f.Region, err)
+		return Fenced{}, fmt.Errorf("snowflake: fencing region %d: %w", f.Region, err)
 	}
 	frame := newFrame(layout)
 	f.Layout, f.Until = layout, frame.time(frame.ceilTick(nanos(f.Until)))
-	acknowledged := make(map[int]string, 1<<layout.WorkerBits)
+	w := fencing{Fence: f, store: store, acknowledged: make(map[int]string, 1<<layout.WorkerBits), unknown: make(map[string]bool)}
 	for most, failures := 0, 0; ; failures++ {
-		err = f.round(ctx, store, acknowledged, &done)
-		if done.Codes > most { // however many codes there are, and failures among them
-			most, failures = done.Codes, 0
+		err = w.round(ctx)
+		if w.done.Codes > most { // however many codes there are, and failures among them
+			most, failures = w.done.Codes, 0
 		}
 		switch {
-		case err == nil && done.Codes == 1<<layout.WorkerBits:
-			return done, nil
+		case err == nil && w.done.Codes == 1<<layout.WorkerBits:
+			return w.done, nil
 		case ctx.Err() != nil || failures == operateTries || errors.Is(err, ErrDamaged):
-			return done, fmt.Errorf("snowflake: fencing region %d: %d of %d codes are fenced: %w",
-				f.Region, done.Codes, 1<<layout.WorkerBits, errors.Join(err, ctx.Err(), errIncomplete))
+			return w.done, fmt.Errorf("snowflake: fencing region %d: %d of %d codes are fenced: %w",
+				f.Region, w.done.Codes, 1<<layout.WorkerBits, errors.Join(err, ctx.Err(), errIncomplete))
 		}
 		sleep(ctx, jitter(attemptLimit, failures+1))
 	}
 }
 
-// round looks at every code and raises those that are not fenced yet. acknowledged has the
-// nonces of those that are, by worker: what is shown and was not acknowledged may be lost
-// in a failover. What another writer was faster at is left to the next round, which reads
-// it again.
-func (f Fence) round(ctx context.Context, store LeaseStore, acknowledged map[int]string, done *Fenced) error {
-	records, err := recordsByWorker(ctx, store, f.Region)
+// fencing is a fence at work.
+type fencing struct {
+	Fence // of the region's layout, until a whole tick
+	store LeaseStore
+	done  Fenced
+
+	// Nonces of what was written: by worker, what was acknowledged and so cannot be lost
+	// any more; and what became of the others nobody knows.
+	acknowledged map[int]string
+	unknown      map[string]bool
+}
+
+// round looks at every code and raises those that are not fenced yet. What another writer
+// was faster at is left to the next round, which reads it again.
+func (w *fencing) round(ctx context.Context) error {
+	records, err := recordsByWorker(ctx, w.store, w.Region)
 	if err != nil {
 		return err
 	}
-	done.Codes = 0
-	for worker := range 1 << f.Layout.WorkerBits {
+	w.done.Codes = 0
+	for worker := range 1 << w.Layout.WorkerBits {
 		old, found := records[worker]
-		if nonce, ok := acknowledged[worker]; found && (ok && old.Nonce == nonce || old.Version >= maxStored) { // the last version: nobody writes it again
-			done.Codes++
+		if nonce, ok := w.acknowledged[worker]; found && ok && old.Nonce == nonce {
+			w.done.Codes++
 			continue
 		}
 		if !found {
-			old = Record{Region: f.Region, Worker: worker}
-		} else if old.Ceiling.After(done.Highest) {
-			done.Highest = old.Ceiling
+			old = Record{Region: w.Region, Worker: worker}
+		} else if old.Ceiling.After(w.done.Highest) && !w.unknown[old.Nonce] {
+			w.done.Highest = old.Ceiling
+		}
+		if old.Version >= maxStored { // the last version: nobody writes it again
+			w.done.Codes++
+			continue
 		}
 		next := Record{
-			Region: f.Region, Worker: worker, Owner: f.Owner, Nonce: newNonce(), Token: min(old.Token+1, maxStored),
-			Ceiling: later(old.Ceiling, f.Until), Released: true, Layout: f.Layout.String(),
+			Region: w.Region, Worker: worker, Owner: w.Owner, Nonce: newNonce(), Token: min(old.Token+1, maxStored),
+			Ceiling: later(old.Ceiling, w.Until), Released: true, Layout: w.Layout.String(),
 		}
-		if _, err := swapOnce(ctx, store, old, next); err == nil {
-			acknowledged[worker] = next.Nonce
-			done.Codes++
-		} else if !errors.Is(err, ErrConflict) {
+		switch _, err := swapOnce(ctx, w.store, old, next); {
+		case err == nil:
+			w.acknowledged[worker] = next.Nonce
+			w.done.Codes++
+		case !errors.Is(err, ErrConflict):
+			w.unknown[next.Nonce] = true
 			return err
 		}
 	}
@@ -130,7 +145,7 @@ func (f Fence) pin(ctx context.Context, store LeaseStore) (Layout, error) {
 	case !found && f.Layout == (Layout{}):
 		return Layout{}, errors.New("the region has no layout record: it was never used, or its records are lost: set Layout to the one of its workers")
 	case !found:
-		if err := f.Layout.Validate(); err != nil {
+		if err := f.check(f.Layout); err != nil { // before it is pinned, which lasts
 			return Layout{}, err
 		}
 		none := Record{Region: f.Region, Worker: layoutWorker}
@@ -145,17 +160,25 @@ func (f Fence) pin(ctx context.Context, store LeaseStore) (Layout, error) {
 	if err != nil {
 		return Layout{}, fmt.Errorf("%w: the region's layout record: %w", ErrDamaged, err)
 	}
-	if last := 1<<layout.RegionBits - 1; f.Region > last {
-		return Layout{}, fmt.Errorf("the region must be 0 to %d for layout %v", last, layout)
+	return layout, f.check(layout)
+}
+
+// check says what is wrong with a fence of a region with this layout.
+func (f Fence) check(layout Layout) error {
+	if err := layout.Validate(); err != nil {
+		return err
 	}
-	if layout.WorkerBits > maxFencedBits {
-		return Layout{}, fmt.Errorf("the region has 2^%d codes, must have at most 2^%d: use LeaseConfig.Settle", layout.WorkerBits, maxFencedBits)
-	}
-	if f.Until.Before(layout.Epoch) || f.Until.After(layout.End()) {
-		return Layout{}, fmt.Errorf("Until is %s, must be %s to %s", f.Until.UTC().Format(time.RFC3339Nano),
+	last := 1<<layout.RegionBits - 1
+	switch {
+	case f.Region > last:
+		return fmt.Errorf("the region must be 0 to %d for layout %v", last, layout)
+	case layout.WorkerBits > maxFencedBits:
+		return fmt.Errorf("the region has 2^%d codes, must have at most 2^%d: use LeaseConfig.Settle", layout.WorkerBits, maxFencedBits)
+	case f.Until.Before(layout.Epoch) || f.Until.After(layout.End()):
+		return fmt.Errorf("Until is %s, must be %s to %s", f.Until.UTC().Format(time.RFC3339Nano),
 			layout.Epoch.Format(time.RFC3339Nano), layout.End().Format(time.RFC3339Nano))
 	}
-	return layout, nil
+	return nil
 }
 
 // ReleaseExpired takes codes of a region from owners that have gone without giving them
@@ -182,6 +205,7 @@ func ReleaseExpired(ctx context.Context, store LeaseStore, region int, workers .
 		return nil, fmt.Errorf("snowflake: releasing codes of region %d: %w", region, err)
 	}
 	asked := workers != nil
+	workers = slices.Clone(workers)
 	if !asked {
 		for worker := range records {
 			workers = append(workers, worker)
@@ -189,7 +213,8 @@ func ReleaseExpired(ctx context.Context, store LeaseStore, region int, workers .
 	}
 	var released []Record
 	var refused []error
-	for _, worker := range workers {
+	slices.Sort(workers)
+	for _, worker := range slices.Compact(workers) {
 		r, found := records[worker]
 		problem := &LeaseError{Region: region, Worker: worker, Holder: r.Owner, Until: r.Ceiling}
 		switch {

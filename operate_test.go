@@ -226,6 +226,35 @@ func TestAFenceSaysHowFarItGot(t *testing.T) {
 	})
 }
 
+// A layout that was mistyped must not be what the region has from then on.
+func TestAFenceThatIsRefusedPinsNothing(t *testing.T) {
+	store := NewMemoryStore()
+	wrong := DefaultLayout()
+	wrong.Epoch = time.Date(2036, 1, 1, 0, 0, 0, 0, time.UTC) // for 2026
+	until := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	_, err := FenceLeases(t.Context(), store, Fence{Until: until, Layout: wrong})
+	require.ErrorContains(t, err, "Until is 2030")
+	records, err := store.Records(t.Context(), 0)
+	require.NoError(t, err)
+	require.Empty(t, records)
+	_, err = FenceLeases(t.Context(), store, Fence{Until: until, Layout: DefaultLayout()})
+	require.NoError(t, err)
+}
+
+// A write of the fence itself whose answer was lost is no ceiling that was found.
+func TestHighestIsOfOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		k := w.holder(oneCode)
+		way := w.operator()
+		way.next("swap", fault{silent: true})
+		before := k.stored().Ceiling
+		k.kill()
+		done, err := FenceLeases(w.Context(), way, Fence{Until: w.clock.Now().Add(time.Hour)})
+		require.NoError(w, err)
+		require.Equal(w, before, done.Highest)
+	})
+}
+
 func TestAFenceRefuses(t *testing.T) {
 	layout := DefaultLayout()
 	wide := Layout{Epoch: layout.Epoch, TimeBits: 38, RegionBits: 3, WorkerBits: 21, SequenceBits: 1}
