@@ -181,7 +181,7 @@ func (l *WorkerLease) take(ctx context.Context, old Record, now time.Time) error
 		Region: l.cfg.Region, Worker: old.Worker, Owner: l.cfg.Owner, Nonce: newNonce(), Token: old.Token + 1,
 		Ceiling: l.frame.time(ceiling), Layout: l.layout.String(),
 	}
-	l.clocks.mine[mine.Worker] = mine.Nonce
+	l.clocks.kin.attempt(mine)
 	got, err := l.swap(ctx, old, mine)
 	if err != nil && !errors.Is(err, ErrConflict) {
 		got, err = l.confirm(ctx, mine, err)
@@ -239,6 +239,9 @@ func (l *WorkerLease) awaitFree(ctx context.Context, none error, patience time.D
 	defer timer.Stop()
 	select {
 	case <-l.cfg.Clock.After(max(wait, firstBackoff)):
+		if l.cfg.Clock.Now().Before(e.Until) {
+			rest(ctx)
+		}
 	case <-timer.C:
 	case <-ctx.Done():
 		return errors.Join(none, ctx.Err())

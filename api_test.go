@@ -78,7 +78,7 @@ var (
 	_ func(*snowflake.Generator, snowflake.ID)                                 = (*snowflake.Generator).ReportDuplicate
 	_ func(*snowflake.Generator, context.Context) error                        = (*snowflake.Generator).Close
 
-	_ = snowflake.PoolConfig{Store: nil, Size: 0, Lease: snowflake.LeaseConfig{}, MaxWait: 0, MaxAhead: 0}
+	_ = snowflake.PoolConfig{Store: nil, Size: 0, Lease: snowflake.LeaseConfig{}, Formats: nil, MaxWait: 0, MaxAhead: 0}
 
 	_ func(context.Context, snowflake.PoolConfig) (*snowflake.Pool, error) = snowflake.NewPool
 	_ func(*snowflake.Pool) []snowflake.Stats                              = (*snowflake.Pool).Generators

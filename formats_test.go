@@ -424,3 +424,25 @@ func FuzzParseLayout(f *testing.F) {
 		require.Equal(t, layout, again)
 	})
 }
+
+// A pool of writers begins and ends with its format as a single one does.
+func TestPoolKeepsToItsFormat(t *testing.T) {
+	f, err := Formats{{Layout: DefaultLayout()}}.Append(
+		Layout{TimeBits: 40, RegionBits: 3, WorkerBits: 8, SequenceBits: 12}, time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	for i, mints := range []bool{true, false} {
+		pool, err := NewPool(t.Context(), PoolConfig{Store: NewMemoryStore(), Size: 2, Lease: LeaseConfig{Layout: f[i].Layout}, Formats: f})
+		require.NoError(t, err)
+		id, err := pool.Next()
+		if mints {
+			require.NoError(t, err)
+			require.Less(t, id, f[1].From)
+		} else {
+			require.Error(t, err, "its format begins in an hour")
+			require.True(t, Retryable(err))
+		}
+		require.NoError(t, pool.Close(t.Context()))
+	}
+	_, err = NewPool(t.Context(), PoolConfig{Store: NewMemoryStore(), Size: 2, Lease: LeaseConfig{Layout: codesOf(3)}, Formats: f})
+	require.ErrorIs(t, err, ErrLayoutMismatch)
+}

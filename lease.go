@@ -139,4 +139,6 @@ type LeaseConfig struct {
 	Clock Clock
 	// Hooks are told of acquisitions, failed renewals and losses.
 	Hooks *Hooks
+
+	kin *kin // of the leases of a pool
 }

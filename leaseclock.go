@@ -3,6 +3,7 @@ package snowflake
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -17,10 +18,33 @@ type clockWitness struct {
 	since time.Duration // and what had elapsed then
 
 	// Where the store tells no time: what was seen in the region's records.
-	peers  map[int]peer   // by worker
-	mine   map[int]string // nonces of the lease's own attempts, by worker
-	began  time.Duration  // when the first look was,
-	looked time.Duration  // and the last; 0: none yet
+	peers  map[int]peer  // by worker
+	kin    *kin          // who is no witness
+	began  time.Duration // when the first look was,
+	looked time.Duration // and the last; 0: none yet
+}
+
+// kin are the leases that one clock keeps, a single one or those of a pool: what they
+// write says nothing about it.
+type kin struct {
+	mu sync.Mutex
+	// mu protects the fields below.
+	nonces map[int]string // of the last attempt to acquire each worker's code
+}
+
+func newKin() *kin { return &kin{nonces: make(map[int]string)} }
+
+// attempt notes an acquisition before it is sent.
+func (k *kin) attempt(r Record) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.nonces[r.Worker] = r.Nonce
+}
+
+func (k *kin) wrote(r Record) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return ownerNonce(r.Nonce) == k.nonces[r.Worker]
 }
 
 // peer is somebody else's record as of the last look.
@@ -38,7 +62,7 @@ type peer struct {
 
 func newClockWitness(l *WorkerLease) clockWitness {
 	w := clockWitness{
-		lease: l, peers: make(map[int]peer), mine: make(map[int]string),
+		lease: l, peers: make(map[int]peer), kin: l.cfg.kin,
 		wall: l.cfg.Clock.Now().Round(0), since: l.elapsed.Elapsed(),
 	}
 	w.store, _ = l.store.(storeClock)
@@ -137,7 +161,7 @@ func (w *clockWitness) look(records []Record, elapsed time.Duration) {
 			continue
 		case r.Version == p.version:
 			p.living = p.living && elapsed-p.moved <= ttl
-		case first || r.Version < p.version || r.Released || ownerNonce(r.Nonce) == w.mine[r.Worker]:
+		case first || r.Version < p.version || r.Released || w.kin.wrote(r):
 			p = peer{}
 		case p.living && elapsed-w.looked > ttl:
 			// After so long, what was known tells more than what could be learned.

@@ -1,6 +1,7 @@
 package snowflake
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -387,5 +388,39 @@ func TestOwnRecordsProveNothing(t *testing.T) {
 		w.pass(5 * time.Minute)
 		require.NotNil(w, k.grant())
 		require.EqualValues(w, 1, k.stats().Losses)
+	})
+}
+
+// bareStore is the world's store for more than one lease.
+type bareStore struct{ store *fakeStore }
+
+func (s bareStore) Records(_ context.Context, region int) ([]Record, error) {
+	return s.store.list(region), nil
+}
+
+func (s bareStore) Swap(_ context.Context, old, new Record) (Record, error) {
+	s.store.attempt(new)
+	stored, err := s.store.swap(old, new)
+	if err == nil {
+		s.store.acknowledge(stored)
+	}
+	return stored, err
+}
+
+// A pool has one clock, however many leases: were they taken for each other's witnesses,
+// one bad clock would outvote the rest of the region.
+func TestMembersOfAPoolAreNoWitnesses(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.holder(nil)
+		w.holder(nil)
+		odd := w.worker(func(k *worker) { k.clock.step(time.Hour) })
+		cfg := odd.cfg
+		cfg.Hooks, cfg.Clock = nil, odd.clock
+		pool, err := NewPool(w.Context(), PoolConfig{Store: bareStore{w.store}, Size: 4, Lease: cfg})
+		require.NoError(w, err)
+		w.pass(5 * time.Minute)
+		_, err = pool.Next()
+		require.ErrorIs(w, err, ErrClockSkew)
+		require.NoError(w, pool.Close(w.Context()))
 	})
 }

@@ -49,6 +49,9 @@ type PoolConfig struct {
 	// generators as well. HealthChanged tells of the pool; every other hook of one
 	// lease or generator.
 	Lease LeaseConfig
+	// Formats, if the column has several, limits the pool to the one that has the leases'
+	// Layout: see Formats.Lease.
+	Formats Formats
 	// MaxWait and MaxAhead are as in Config. Nobody waits at one generator while
 	// another has room.
 	MaxWait, MaxAhead time.Duration
@@ -67,6 +70,7 @@ func NewPool(ctx context.Context, cfg PoolConfig) (*Pool, error) {
 		return nil, fmt.Errorf("snowflake: PoolConfig.Size is %d, must be 1 to %d", cfg.Size, maxPool)
 	}
 	p := newPool(cfg.Size, cfg.Lease.Hooks)
+	cfg.Lease.kin = newKin()
 	for i := range cfg.Size {
 		if err := p.add(ctx, cfg); err != nil {
 			// ctx may be what has ended; Close has a bound of its own.
@@ -92,14 +96,24 @@ func (p *Pool) add(ctx context.Context, cfg PoolConfig) error {
 	if err != nil {
 		return err
 	}
-	g, err := New(ctx, Config{
-		Lease: lease, Clock: cfg.Lease.Clock, MaxWait: cfg.MaxWait, MaxAhead: cfg.MaxAhead, Hooks: p.memberHooks(),
-	})
+	g, err := p.member(ctx, cfg, lease)
 	if err != nil {
 		return errors.Join(err, lease.Release(context.WithoutCancel(ctx), lease.frame.time(1))) // nothing was claimed
 	}
 	p.generators = append(p.generators, g)
 	return nil
+}
+
+func (p *Pool) member(ctx context.Context, cfg PoolConfig, lease Lease) (*Generator, error) {
+	if cfg.Formats != nil {
+		var err error
+		if lease, err = cfg.Formats.Lease(lease); err != nil {
+			return nil, err
+		}
+	}
+	return New(ctx, Config{
+		Lease: lease, Clock: cfg.Lease.Clock, MaxWait: cfg.MaxWait, MaxAhead: cfg.MaxAhead, Hooks: p.memberHooks(),
+	})
 }
 
 // home returns the place where the generator of the calling goroutine is noted. A

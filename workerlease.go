@@ -160,6 +160,9 @@ func (c LeaseConfig) filled(store LeaseStore) (LeaseConfig, error) {
 		c.Settle = c.TTL + c.MaxClockSkew
 	}
 	c.Settle = max(c.Settle, 0)
+	if c.kin == nil {
+		c.kin = newKin()
+	}
 	return c, c.check()
 }
 
