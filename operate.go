@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -205,17 +206,16 @@ func ReleaseExpired(ctx context.Context, store LeaseStore, region int, workers .
 		return nil, fmt.Errorf("snowflake: releasing codes of region %d: %w", region, err)
 	}
 	asked := workers != nil
-	workers = slices.Clone(workers)
 	if !asked {
-		for worker := range records {
-			workers = append(workers, worker)
-		}
+		workers = slices.Collect(maps.Keys(records))
 	}
 	var released []Record
 	var refused []error
-	slices.Sort(workers)
-	for _, worker := range slices.Compact(workers) {
+	for i, worker := range workers {
 		r, found := records[worker]
+		if asked && slices.Contains(workers[:i], worker) {
+			continue // named twice
+		}
 		problem := &LeaseError{Region: region, Worker: worker, Holder: r.Owner, Until: r.Ceiling}
 		switch {
 		case !found || worker == layoutWorker:

@@ -323,8 +323,8 @@ func TestOperatorsReleaseOnlyWhatHasExpired(t *testing.T) {
 
 		w.pass(3 * time.Minute)
 		before := w.store.record(dead)
-		released, err = ReleaseExpired(w.Context(), w.operator(), 0)
-		require.NoError(w, err)
+		released, err = ReleaseExpired(w.Context(), w.operator(), 0, dead, dead)
+		require.NoError(w, err, "named twice is named once")
 		require.Len(w, released, 1)
 		require.Equal(w, w.store.record(dead), released[0])
 		require.True(w, released[0].Released)
