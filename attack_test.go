@@ -252,7 +252,7 @@ func TestAttackWaiterTellsHealth(t *testing.T) {
 func TestAttackWaitSumDoesNotWrap(t *testing.T) {
 	var c counters
 	for range 10 {
-		c.claimed(claim{count: 1 << 30, wait: int64(time.Second)})
+		c.issued(claim{count: 1 << 30, wait: int64(time.Second)})
 	}
 	require.Positive(t, c.waitSum)
 }

@@ -135,7 +135,9 @@ func (g *Generator) nextID(now int64, b budget, want int) (claim, error) {
 	s.noted = s.sequence
 	s.base = ID(c.tick<<g.frame.timeShift | int64(c.code)<<g.frame.sequenceBits)
 	c.base = s.base | ID(sequence)
-	s.counters.claimed(c)
+	if c.wait <= 0 {
+		s.counters.issued(c)
+	}
 	if s.lag == 0 {
 		s.openFrom, s.openUntil = max(now, g.frame.start(c.tick)-g.maxAhead), g.frame.start(c.tick+1)
 	}

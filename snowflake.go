@@ -155,7 +155,6 @@ func (g *Generator) take(ctx context.Context, b budget, want int, now int64) (cl
 	if err == nil && c.wait > 0 {
 		if err = g.await(ctx, c); err != nil {
 			g.mu.Lock()
-			g.state.counters.abandoned += uint64(c.count)
 			g.state.counters.refused(err)
 			pending = g.takeEvents()
 			g.mu.Unlock()

@@ -272,7 +272,7 @@ func TestWaitsAreCancellable(t *testing.T) {
 				_, err := g.NextContext(ctx)
 				done <- err
 			}()
-			require.Eventually(t, func() bool { return g.Stats().WaitSum > 0 }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return g.Stats().Ahead > 0 }, 10*time.Second, time.Millisecond)
 			cancel()
 			require.ErrorIs(t, <-done, context.Canceled)
 			require.EqualValues(t, 1, g.Stats().Errors.Canceled)

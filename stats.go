@@ -65,11 +65,10 @@ func WaitBounds() []time.Duration { return append([]time.Duration(nil), waitBoun
 
 // counters are protected by the generator's mutex.
 type counters struct {
-	ids       uint64 // claimed
-	abandoned uint64 // claimed, but not handed out
-	errors    ErrorStats
-	waits     [len(waitBounds) + 1]uint64 // but for those that did not wait
-	waitSum   time.Duration
+	ids     uint64 // handed out: a claim that waits is counted when that is over, so that no counter falls
+	errors  ErrorStats
+	waits   [len(waitBounds) + 1]uint64 // but for those that did not wait
+	waitSum time.Duration
 
 	rollbacks                     uint64
 	lastRollback, largestRollback time.Duration
@@ -77,8 +76,8 @@ type counters struct {
 	markFailures                  uint64
 }
 
-// claimed counts a claim.
-func (c *counters) claimed(made claim) {
+// issued counts a claim that is handed out.
+func (c *counters) issued(made claim) {
 	n := uint64(made.count)
 	c.ids += n
 	if made.wait > 0 {
@@ -134,7 +133,7 @@ func (g *Generator) Stats() Stats {
 	s.note()
 	c := &s.counters
 	stats := Stats{
-		IDs: c.ids - c.abandoned, Errors: c.errors, Waits: c.waits, WaitSum: c.waitSum,
+		IDs: c.ids, Errors: c.errors, Waits: c.waits, WaitSum: c.waitSum,
 		Rollbacks: c.rollbacks, LastRollback: c.lastRollback, LargestRollback: c.largestRollback,
 		Exhausted: c.exhausted, Duplicates: c.duplicates, MarkFailures: c.markFailures, Code: -1,
 		EpochRemaining: max(time.Duration(g.frame.start(g.frame.lastTick+1)-now), 0),

@@ -122,5 +122,8 @@ func (g *Generator) recheck(c claim) (left int64, err error) {
 	}
 	now := g.now()
 	g.observe(now)
-	return g.frame.start(c.tick) - g.maxAhead - now, nil
+	if left = g.frame.start(c.tick) - g.maxAhead - now; left <= 0 {
+		g.state.counters.issued(c)
+	}
+	return left, nil
 }

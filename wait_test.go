@@ -3,6 +3,7 @@ package snowflake
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -91,4 +92,44 @@ func TestDueGathersTicks(t *testing.T) {
 			require.Equal(t, nanos(noon.Add(c.want)), at)
 		})
 	}
+}
+
+// A claim that waits is no ID yet. Counters that go back look to a monitoring system like a
+// restart.
+func TestCountersNeverFall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := newHandClock()
+		g, err := New(t.Context(), Config{Lease: StaticLease(1), HighWater: NoHighWater(), Clock: clock, MaxWait: time.Minute})
+		require.NoError(t, err)
+		for range 4096 {
+			mustNext(t, g)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		wait := func(ctx context.Context) {
+			_, err := g.NextContext(ctx)
+			ended <- err
+		}
+		waited := func() (n uint64) {
+			stats := g.Stats()
+			for _, count := range stats.Waits[1:] {
+				n += count
+			}
+			return n
+		}
+		go wait(ctx)
+		synctest.Wait()
+		require.EqualValues(t, 4096, g.Stats().IDs, "somebody waits")
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.EqualValues(t, 4096, g.Stats().IDs)
+		require.Zero(t, waited())
+
+		go wait(t.Context())
+		synctest.Wait()
+		clock.Set(noon.Add(time.Millisecond))
+		require.NoError(t, <-ended)
+		require.EqualValues(t, 4097, g.Stats().IDs)
+		require.EqualValues(t, 1, waited())
+	})
 }
