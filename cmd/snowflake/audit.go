@@ -70,7 +70,8 @@ Exit status: 3 an ID repeats; 4 something else was found; 1 bad input was skippe
 			if err == nil {
 				err = a.finish(c.Context())
 			}
-			if err != nil {
+			// Before a word is printed: a pipe that was closed ends the process there.
+			if err := errors.Join(err, a.sorter.close()); err != nil {
 				return err
 			}
 			if err := t.printAudit(&a); err != nil {

@@ -41,7 +41,7 @@ func (f *databaseFlags) statement(in *input) (string, error) {
 		return "", usage("--db needs --table or --query, one of them")
 	}
 	if f.query != "" {
-		return f.query, nil
+		return strings.TrimRight(f.query, "; \t\r\n"), nil
 	}
 	column := in.column
 	if column == "" {
@@ -124,6 +124,8 @@ func columnText(value any) (string, error) {
 		return "", errors.New("it is NULL")
 	case int64:
 		return strconv.FormatInt(value, 10), nil
+	case uint64: // MySQL's BIGINT UNSIGNED
+		return strconv.FormatUint(value, 10), nil
 	case string:
 		return value, nil
 	case []byte:
@@ -143,6 +145,9 @@ func openDatabase(address, sqliteOptions string) (*sql.DB, sqlstore.Dialect, err
 		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: rest}).EscapedPath()+"?"+sqliteOptions)
 		return db, sqlstore.SQLite, err
 	case "postgres", "postgresql":
+		if strings.Count(address, "@") > 1 {
+			return nil, 0, usage("it is no address of PostgreSQL: %s", escapes)
+		}
 		db, err := sql.Open("pgx", address)
 		return db, sqlstore.Postgres, err
 	case "mysql":
@@ -153,14 +158,14 @@ func openDatabase(address, sqliteOptions string) (*sql.DB, sqlstore.Dialect, err
 		db, err := sql.Open("mysql", dsn)
 		return db, sqlstore.MySQL, err
 	}
-	return nil, 0, usage("a database must begin with sqlite:, postgres: or mysql:, and not with %.20q", scheme+":")
+	return nil, 0, usage("a database must begin with sqlite:, postgres: or mysql:%s", notWith(scheme))
 }
 
 // mysqlAddress turns mysql://user:password@host:port/database into what the driver wants.
 func mysqlAddress(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return "", errors.Unwrap(err)
+		return "", errors.New("it is no address such as mysql://user:password@host:3306/database: " + escapes)
 	}
 	cfg := mysql.NewConfig()
 	cfg.User = u.User.Username()
@@ -172,5 +177,20 @@ func mysqlAddress(address string) (string, error) {
 		cfg.Addr = net.JoinHostPort(u.Hostname(), "3306")
 	}
 	cfg.ParseTime = true
+	cfg.Params = map[string]string{"time_zone": "'+00:00'"} // TIMESTAMP is told in the session's
 	return cfg.FormatDSN(), nil
 }
+
+// escapes is said where an address cannot be read, which may be for its password: so neither
+// is its text told, nor what is wrong with it.
+const escapes = "other characters of a user or password than letters and digits are written as in a URL, # as %23"
+
+// notWith tells with what an address begins, if that can be no part of a secret.
+func notWith(scheme string) string {
+	if plainScheme.MatchString(scheme) {
+		return ", and not with " + scheme + ":"
+	}
+	return ""
+}
+
+var plainScheme = regexp.MustCompile(`^[a-z]{1,12}$`)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/csv"
@@ -104,7 +103,7 @@ func (t *tool) waitsForPerson() bool {
 // is to be skipped.
 func (in *input) each(ctx context.Context, t *tool, from io.Reader, use func(id snowflake.ID, r row) error) error {
 	var count int
-	return in.rows(ctx, &interruptible{ctx.Done(), from, nil}, func(r row) error {
+	return in.rows(ctx, withoutMark(&interruptible{ctx.Done(), from, nil}), func(r row) error {
 		if count++; count%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -133,6 +132,27 @@ func (in *input) each(ctx context.Context, t *tool, from io.Reader, use func(id 
 		return nil
 	})
 }
+
+// withoutMark leaves out the byte order mark that some programs write first.
+func withoutMark(from io.Reader) io.Reader {
+	buffered := bufio.NewReaderSize(from, 1<<16)
+	return readerFunc(func(p []byte) (int, error) {
+		if buffered != nil {
+			const mark = "\xef\xbb\xbf"
+			if first, _ := buffered.Peek(1); string(first) == mark[:1] { // do not wait for more
+				if first, _ = buffered.Peek(len(mark)); string(first) == mark {
+					_, _ = buffered.Discard(len(mark))
+				}
+			}
+			from, buffered = buffered, nil
+		}
+		return from.Read(p)
+	})
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // interruptible is a reader whose Read ends when done does: one of the standard input
 // cannot be ended otherwise.
@@ -238,14 +258,36 @@ func (in *input) rows(ctx context.Context, from io.Reader, use func(row) error) 
 	return nil
 }
 
+// csvRecords bounds what csv.Reader reads for one record: a quote that is left open would
+// make one of all that follows.
+type csvRecords struct {
+	from        io.Reader
+	begin, read int64 // where the record begins, and how far it was read
+}
+
+func (r *csvRecords) Read(p []byte) (int, error) {
+	if r.read-r.begin > maxRecord {
+		return 0, errRecord
+	}
+	n, err := r.from.Read(p)
+	r.read += int64(n)
+	return n, err
+}
+
+const maxRecord = 1 << 20
+
+var errRecord = fmt.Errorf("a record is longer than %d bytes: is a quote not closed?", maxRecord)
+
 func (in *input) csvRows(from io.Reader, use func(row) error) error {
-	r := csv.NewReader(from)
+	bounded := &csvRecords{from: from}
+	r := csv.NewReader(bounded)
 	r.ReuseRecord, r.FieldsPerRecord = true, -1
 	index, timeIndex, err := in.csvColumns(r)
 	if err != nil {
 		return err
 	}
-	for {
+	for last := 0; ; {
+		bounded.begin = r.InputOffset()
 		record, err := r.Read()
 		if err == io.EOF {
 			return nil
@@ -253,10 +295,13 @@ func (in *input) csvRows(from io.Reader, use func(row) error) error {
 		var read row
 		var parse *csv.ParseError
 		switch {
+		case errors.As(err, &parse) && errors.Is(err, csv.ErrQuote) && parse.StartLine != parse.Line:
+			// How many rows it has swallowed nobody knows: that is not for skipping.
+			return fmt.Errorf("line %d: a quote is opened that line %d does not close: %w", parse.StartLine, parse.Line, parse.Err)
 		case errors.As(err, &parse):
 			read = row{place: int64(parse.Line), err: parse.Err}
 		case err != nil:
-			return err
+			return fmt.Errorf("after line %d: %w", last, err)
 		default:
 			line, _ := r.FieldPos(0)
 			read = row{place: int64(line)}
@@ -264,6 +309,7 @@ func (in *input) csvRows(from io.Reader, use func(row) error) error {
 				read.when, read.err = nth(record, timeIndex)
 			}
 		}
+		last = int(read.place)
 		if err := use(read); err != nil {
 			return err
 		}
@@ -305,34 +351,69 @@ func nth(record []string, n int) (string, error) {
 	return record[n-1], nil
 }
 
+// jsonRows reads values one after the other, and the elements of arrays among them.
 func (in *input) jsonRows(from io.Reader, use func(row) error) error {
-	buffered := bufio.NewReaderSize(from, 1<<16)
-	decoder := json.NewDecoder(buffered)
-	if first, err := firstByte(buffered); err == nil && first == '[' {
-		if _, err := decoder.Token(); err != nil {
-			return err
-		}
-	}
-	for place := int64(1); decoder.More(); place++ {
+	decoder := json.NewDecoder(from)
+	place := int64(1)
+	next := func() error {
 		var value json.RawMessage
 		if err := decoder.Decode(&value); err != nil {
-			return fmt.Errorf("value %d: %w", place, err) // what follows cannot be told
+			return err
 		}
 		read := row{place: place}
 		read.text, read.when, read.err = in.jsonRow(value)
+		place++
 		if err := use(read); err != nil {
+			return &stopError{err}
+		}
+		return nil
+	}
+	for {
+		err := eachJSON(decoder, next)
+		if stop := (*stopError)(nil); errors.As(err, &stop) {
+			return stop.err
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("value %d: %w", place, err) // what follows cannot be told
+		}
+	}
+}
+
+// eachJSON calls next for the value that comes next, or for each of its elements. io.EOF:
+// the input ends where it may.
+func eachJSON(decoder *json.Decoder, next func() error) error {
+	// More tells nothing of an array's end from that of the input, or from an error: Token does.
+	if !decoder.More() {
+		_, err := decoder.Token()
+		return err
+	}
+	if first, _ := firstByte(decoder.Buffered()); first != '[' {
+		return next()
+	}
+	if _, err := decoder.Token(); err != nil {
+		return err
+	}
+	for decoder.More() {
+		if err := next(); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err := decoder.Token()
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
-// firstByte returns the first that is no space, which it leaves to be read.
-func firstByte(r *bufio.Reader) (byte, error) {
+// firstByte returns the first that is no space.
+func firstByte(r io.Reader) (byte, error) {
+	var b [1]byte
 	for {
-		b, err := r.ReadByte()
-		if err != nil || !bytes.ContainsRune([]byte(" \t\r\n"), rune(b)) {
-			return b, errors.Join(err, r.UnreadByte())
+		if _, err := r.Read(b[:]); err != nil || !strings.ContainsRune(" \t\r\n", rune(b[0])) {
+			return b[0], err
 		}
 	}
 }

@@ -27,6 +27,9 @@ func openEtcd(_ context.Context, f *storeFlag) (snowflake.LeaseStore, func() err
 	if !ok {
 		user, hosts = "", user
 	}
+	if strings.Contains(prefix, "@") {
+		return nil, nil, usage("it is no address of etcd: %s", escapes)
+	}
 	name, password, _ := strings.Cut(user, ":")
 	if hosts == "" {
 		return nil, nil, usage("it must name hosts, as in etcd://etcd-0:2379,etcd-1:2379/snowflake")
@@ -41,7 +44,7 @@ func openEtcd(_ context.Context, f *storeFlag) (snowflake.LeaseStore, func() err
 		cfg.Password, err = url.PathUnescape(password)
 	}
 	if err != nil {
-		return nil, nil, usage("user and password must be written as in a URL")
+		return nil, nil, usage("it is no address of etcd: %s", escapes)
 	}
 	if scheme == "etcds" {
 		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -60,7 +63,10 @@ func openEtcd(_ context.Context, f *storeFlag) (snowflake.LeaseStore, func() err
 
 // openRedis opens redis://USER:PASSWORD@HOST:PORT/DATABASE#PREFIX, or rediss:// with TLS.
 func openRedis(ctx context.Context, f *storeFlag) (snowflake.LeaseStore, func() error, error) {
-	address, prefix, _ := strings.Cut(f.address, "#")
+	address, prefix, err := cutPrefix(f.address)
+	if err != nil {
+		return nil, nil, err
+	}
 	options, err := redis.ParseURL(address)
 	if err != nil {
 		return nil, nil, usage("it is no address of Redis, such as redis://host:6379/0")

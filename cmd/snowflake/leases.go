@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -245,8 +246,16 @@ later. If the fence fails, run it again: the rest is completed.
 				if fence.Until, err = endOf(c, store, f.region, fence.Layout); err != nil {
 					return err
 				}
-			case until.IsZero():
-				fence.Until = time.Now().Add(ttl + skew + time.Minute)
+			default:
+				now, err := timeOf(c.Context(), store)
+				if err != nil {
+					return err
+				}
+				if until.IsZero() {
+					fence.Until = now.Add(ttl + skew + time.Minute)
+				} else if !fence.Until.After(now) {
+					return usage("--until is %s, and it is %s: the new ceilings must be to come", stamp(fence.Until), stamp(now))
+				}
 			}
 			done, err := snowflake.FenceLeases(c.Context(), store, fence)
 			if t.json {
@@ -280,6 +289,16 @@ later. If the fence fails, run it again: the rest is completed.
 	flags.BoolVar(&yes, "yes", false, "do it")
 	c.MarkFlagsMutuallyExclusive("until", "for-good")
 	return c
+}
+
+// timeOf returns the store's time, or the local clock's where the store tells none.
+func timeOf(ctx context.Context, store snowflake.LeaseStore) (time.Time, error) {
+	if clock, ok := store.(interface {
+		Time(context.Context) (time.Time, error)
+	}); ok {
+		return clock.Time(ctx)
+	}
+	return time.Now(), nil
 }
 
 // endOf returns the end of the layout that a region is pinned to, or is to be.

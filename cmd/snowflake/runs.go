@@ -54,6 +54,7 @@ func newSorter(parent string, memory int) (*sorter, error) {
 	return &sorter{dir: dir, buffer: make([]entry, 0, max(memory/entrySize, 2)), fanIn: fanIn}, nil
 }
 
+// close removes the files. More than once is no mistake.
 func (s *sorter) close() error { return os.RemoveAll(s.dir) }
 
 func (s *sorter) add(e entry) error {

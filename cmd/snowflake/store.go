@@ -65,7 +65,7 @@ func (f *storeFlag) open(ctx context.Context) (snowflake.LeaseStore, func() erro
 	scheme, _, _ := strings.Cut(f.address, ":")
 	open, ok := storeSchemes[scheme]
 	if !ok {
-		return nil, nil, usage("--store must begin with dir:, sqlite:, postgres:, mysql:, etcd: or redis:, and not with %.20q", scheme+":")
+		return nil, nil, usage("--store must begin with dir:, sqlite:, postgres:, mysql:, etcd: or redis:%s", notWith(scheme))
 	}
 	store, closer, err := open(ctx, f)
 	if err != nil {
@@ -85,7 +85,10 @@ func openDir(_ context.Context, f *storeFlag) (snowflake.LeaseStore, func() erro
 
 // openSQL opens a store in the database that an address names.
 func openSQL(ctx context.Context, f *storeFlag) (snowflake.LeaseStore, func() error, error) {
-	address, prefix, _ := strings.Cut(f.address, "#")
+	address, prefix, err := cutPrefix(f.address)
+	if err != nil {
+		return nil, nil, err
+	}
 	// What sqlstore asks of a database in a file.
 	db, dialect, err := openDatabase(address, "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)")
 	if err != nil {
@@ -97,4 +100,13 @@ func openSQL(ctx context.Context, f *storeFlag) (snowflake.LeaseStore, func() er
 		return nil, nil, err
 	}
 	return store, db.Close, nil
+}
+
+// cutPrefix takes the prefix from the end of an address.
+func cutPrefix(whole string) (address, prefix string, err error) {
+	address, prefix, _ = strings.Cut(whole, "#")
+	if strings.ContainsAny(prefix, "@/") { // of what comes before a host
+		return "", "", usage("what is after # is no prefix: %s", escapes)
+	}
+	return address, prefix, nil
 }

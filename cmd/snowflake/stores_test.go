@@ -3,12 +3,16 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"database/sql"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -106,15 +110,67 @@ func TestAddressesOfStores(t *testing.T) {
 	dsn, err = mysqlAddress("mysql://user@/ids?socket=/run/mysqld.sock")
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(dsn, "user@unix(/run/mysqld.sock)/ids?"), dsn)
+}
 
-	// No error tells a password.
-	for _, address := range []string{
-		"mysql://user:secret@host:port/ids", "postgres://user:secret@host:port/ids", "redis://user:secret@host:port/0",
-		"etcd://user:secret@", "etcd://user:secret%zz@host/x",
-	} {
-		f := storeFlag{address: address}
-		_, _, err := f.open(t.Context())
-		require.Error(t, err)
-		require.NotContains(t, err.Error(), "secret")
+// No error tells a password, or a part of one, wherever its characters put it.
+func TestErrorsTellNoPassword(t *testing.T) {
+	addresses := []string{
+		"mysql://user:Kw7Qz9@host:port/ids", "postgres://user:Kw7Qz9@host:port/ids", "redis://user:Kw7Qz9@host:port/0",
+		"etcd://user:Kw7Qz9@", "etcd://user:Kw7Qz9%zz@host/x", "password=Kw7Qz9 host=db", "Kw7Qz9", "Kw7:Qz9",
 	}
+	for _, scheme := range []string{"mysql", "postgres", "postgresql", "redis", "rediss", "etcd", "etcds"} {
+		for _, character := range []string{"#", "/", "?", "@", ":", "%", " ", "\x01"} {
+			addresses = append(addresses, scheme+"://user:Kw7"+character+"Qz9@nowhere.invalid:1/ids")
+		}
+	}
+	for _, address := range addresses {
+		t.Run(address, func(t *testing.T) {
+			t.Parallel() // etcd's client takes 5 s to give up
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			store, closer, err := (&storeFlag{address: address}).open(ctx)
+			if err == nil { // etcd is not asked yet
+				_, err = store.Records(ctx, 0)
+				require.NoError(t, closer())
+			}
+			require.Error(t, err)
+			_, _, dbErr := openDatabase(address, "")
+			for _, err := range []error{err, dbErr} {
+				if err != nil {
+					require.NotContains(t, err.Error(), "Kw7")
+					require.NotContains(t, err.Error(), "Qz9")
+				}
+			}
+		})
+	}
+}
+
+// MySQL's own: IDs without a sign, and a TIMESTAMP, which it tells in the session's zone.
+func TestColumnsOfMySQL(t *testing.T) {
+	server := servertest.Need(t, servers.MariaDB)
+	t.Cleanup(server.Stop)
+	db, err := sql.Open("mysql", server.DSN())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	for _, statement := range []string{
+		"SET GLOBAL time_zone = '-05:00'",
+		"CREATE TABLE orders (id BIGINT UNSIGNED, created_at TIMESTAMP NULL)",
+		"SET time_zone = '+00:00'",
+		"INSERT INTO orders VALUES (26091926323200001, '2026-03-14 00:00:01'), (18446744073709551615, '2026-03-14 00:00:01')",
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	user, rest, _ := strings.Cut(server.DSN(), "@tcp(")
+	host, rest, _ := strings.Cut(rest, ")/")
+	database, _, _ := strings.Cut(rest, "?")
+	var out, errs bytes.Buffer
+	status := run(t.Context(), []string{
+		"audit", "--json", "--bad", "skip", "--db", "mysql://" + user + "@" + host + "/" + database,
+		"--query", "SELECT id, created_at FROM orders; ", "--time-column", "created_at",
+	}, nil, &out, &errs)
+	require.Equal(t, exitError, status, out.String()+errs.String())
+	require.Contains(t, out.String(), `"ids":1,"skipped":1,`)
+	require.Contains(t, out.String(), `"after_insert":0,`)
+	require.Contains(t, errs.String(), "18446744073709551615")
 }
