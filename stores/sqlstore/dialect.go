@@ -34,6 +34,9 @@ type speech struct {
 
 	insert, insertEnd string // that does nothing where there is a row already
 	now               string // for updated_at
+	nowForGood        string // instead of now: commits what it is written with for good, "" if all are
+	commit            string // for connections that do not commit each statement, "" if all do
+	perConnection     bool   // settings are those of a connection
 	nowMicros         string // the same as a number, since 1970
 	ageMicros         string // of updated_at
 	replica           string // whether this is not the primary
@@ -48,7 +51,10 @@ var dialects = map[Dialect]speech{
 		name: "PostgreSQL",
 		text: anyText, exact: anyText + ` COLLATE "C"`, instant: "TIMESTAMPTZ",
 		insert: "INSERT INTO", insertEnd: "ON CONFLICT DO NOTHING",
-		now:       "clock_timestamp()",
+		now: "clock_timestamp()",
+		// Of this transaction only, and read when it commits.
+		nowForGood: "CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply') THEN clock_timestamp()" +
+			" WHEN set_config('synchronous_commit', 'on', true) = 'on' THEN clock_timestamp() END",
 		nowMicros: "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
 		ageMicros: "CAST(EXTRACT(EPOCH FROM clock_timestamp() - updated_at) * 1000000 AS BIGINT)",
 		replica:   "pg_is_in_recovery()",
@@ -63,6 +69,7 @@ var dialects = map[Dialect]speech{
 		// IGNORE also makes warnings of values that do not fit: admit has looked at all.
 		insert:    "INSERT IGNORE INTO",
 		now:       "UTC_TIMESTAMP(6)",
+		commit:    "COMMIT", // autocommit may be off: for the server, a user or a connection
 		nowMicros: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 		ageMicros: "TIMESTAMPDIFF(MICROSECOND, updated_at, UTC_TIMESTAMP(6))",
 		replica:   "(CAST(@@GLOBAL.read_only AS CHAR) NOT IN ('0', 'OFF') OR @@GLOBAL.innodb_read_only)",
@@ -74,10 +81,11 @@ var dialects = map[Dialect]speech{
 		name: "SQLite",
 		text: anyText, exact: anyText, instant: anyText,
 		insert: "INSERT INTO", insertEnd: "ON CONFLICT DO NOTHING",
-		now:       "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
-		nowMicros: "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
-		ageMicros: "CAST((julianday('now') - julianday(updated_at)) * 86400000000 AS INTEGER)",
-		replica:   "0",
+		now:           "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')",
+		nowMicros:     "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
+		ageMicros:     "CAST((julianday('now') - julianday(updated_at)) * 86400000000 AS INTEGER)",
+		replica:       "0",
+		perConnection: true,
 		// Without WAL and EXTRA the journal's removal is not synced: power that fails
 		// then brings it back, and the journal undoes the commit.
 		forgets: `SELECT CASE WHEN file = '' THEN 'it is in memory, and another one for each connection'

@@ -27,25 +27,34 @@
 // A write is one statement that names the version and the nonce that it replaces, and
 // the number of rows that it has changed says whether it did. The database runs
 // statements on one row one after the other, at any isolation level. There is no session lock,
-// no transaction that spans two requests, and nothing prepared: it works through
+// no transaction that outlives a call, and nothing prepared: it works through
 // connection poolers and fail-overs, as far as these keep what was acknowledged. Records
 // is one SELECT, and refuses to answer from a replica.
+//
+// A write is acknowledged when it is committed. In MySQL a connection need not commit by
+// itself (autocommit may be off, for the server, a user or a connection), so that a COMMIT
+// follows each write, and surrounds each read, which would else show an old snapshot. It
+// also ends what somebody else has begun on a connection of the pool and left open.
 //
 // # What the database must be set to
 //
 // A lease rests on commits that stay. Open asks the database, and refuses settings under
 // which a crash may undo what was acknowledged; Options.MayForget accepts them, and
-// leases then settle (see snowflake.LeaseConfig.Settle).
+// leases then settle (see snowflake.LeaseConfig.Settle). What is set for a connection is
+// seen to with each write, in all connections of the pool; what is set for the server is
+// asked for once, by Open: nobody may lower it afterwards.
 //
-//   - PostgreSQL: fsync and synchronous_commit must not be off. Behind PgBouncer in
-//     transaction mode tell the driver not to name prepared statements, with
+//   - PostgreSQL: fsync and synchronous_commit must not be off. Without MayForget each write
+//     sets synchronous_commit to on for its own transaction if it is neither that nor
+//     remote_apply, whatever a role, a database or a connection has been set to. Behind
+//     PgBouncer in transaction mode tell the driver not to name prepared statements, with
 //     default_query_exec_mode=exec in the address of pgx. A failover to an asynchronous
 //     replica loses commits and no setting tells: set MayForget.
 //   - MySQL, MariaDB: innodb_flush_log_at_trx_commit=1, and sync_binlog=1 where there is a
 //     binary log. In Galera set wsrep_sync_wait=1. A failover to an asynchronous or
 //     semi-synchronous replica may lose commits: set MayForget.
 //   - SQLite, for the processes of one machine: WAL with synchronous=FULL, or
-//     synchronous=EXTRA, and a busy_timeout, without which writers get errors from one
-//     another. With modernc.org/sqlite:
+//     synchronous=EXTRA, in every connection, else it writes nothing; and a busy_timeout,
+//     without which writers get errors from one another. With modernc.org/sqlite:
 //     file:ids.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)
 package sqlstore

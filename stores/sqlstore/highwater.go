@@ -157,19 +157,21 @@ func (m *mark) read(ctx context.Context) (markRow, error) {
 	var r markRow
 	var replica bool
 	var now, age int64
-	err := s.db.QueryRowContext(ctx, s.said.placed("SELECT "+s.said.replica+", "+s.said.nowMicros+", "+s.said.ageMicros+", "+markColumns+
-		" FROM "+s.mark+" WHERE code = ?"), m.code).
-		Scan(&replica, &now, &age, &r.owner, &r.session, &r.beat, &r.mark.ns, &r.mark.shown, &r.layout, &r.format)
+	found := false
+	err := s.query(ctx, func(rows *sql.Rows) error {
+		found = true
+		return rows.Scan(&replica, &now, &age, &r.owner, &r.session, &r.beat, &r.mark.ns, &r.mark.shown, &r.layout, &r.format)
+	}, "SELECT "+s.said.replica+", "+s.said.nowMicros+", "+s.said.ageMicros+", "+markColumns+" FROM "+s.mark+" WHERE code = ?", m.code)
 	r.owner = hiddenText(r.owner)
 	r.now, r.age = time.Duration(now)*time.Microsecond, time.Duration(age)*time.Microsecond
 	damaged := func(why error) (markRow, error) {
 		return r, fmt.Errorf("sqlstore: code %d: %w. The row tells how far the code was used: restore it, or use a code that never was", m.code, why)
 	}
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return r, errors.New("its row has vanished: rows must never be deleted")
 	case err != nil:
 		return r, err
+	case !found:
+		return r, errors.New("its row has vanished: rows must never be deleted")
 	case replica:
 		return r, errReplica
 	case r.format != format:

@@ -14,52 +14,53 @@ const leaseColumns = "owner, nonce, token, version, ceiling_ns, ceiling, release
 
 // Records returns the region's records, from the primary.
 func (s *store) Records(ctx context.Context, region int) ([]snowflake.Record, error) {
-	fail := func(err error) ([]snowflake.Record, error) {
+	// One row at least comes back, so that an empty replica tells that it is one.
+	var records []snowflake.Record
+	err := s.query(ctx, func(rows *sql.Rows) error {
+		r, found, err := record(rows, region)
+		if found {
+			records = append(records, r)
+		}
+		return err
+	}, "SELECT "+s.said.replica+", worker, "+leaseColumns+" FROM (SELECT 1 AS one) alone LEFT JOIN "+s.lease+" ON region = ? ORDER BY worker", region)
+	if err != nil {
 		return nil, fmt.Errorf("sqlstore: records of region %d: %w", region, err)
 	}
-	// One row at least comes back, so that an empty replica tells that it is one.
-	rows, err := s.db.QueryContext(ctx, s.said.placed("SELECT "+s.said.replica+", worker, "+leaseColumns+
-		" FROM (SELECT 1 AS one) alone LEFT JOIN "+s.lease+" ON region = ? ORDER BY worker"), region)
-	if err != nil {
-		return fail(err)
-	}
-	defer func() { _ = rows.Close() }()
-	var records []snowflake.Record
-	for rows.Next() {
-		var replica bool
-		var worker, token, version, form sql.NullInt64
-		var owner, nonce, shown, layout sql.NullString
-		var ceiling instant
-		var released sql.NullBool
-		if err := rows.Scan(&replica, &worker, &owner, &nonce, &token, &version, &ceiling.ns, &shown, &released, &layout, &form); err != nil {
-			return fail(err)
-		}
-		if replica {
-			return fail(errReplica)
-		}
-		if !worker.Valid {
-			continue // the region has no records
-		}
-		r := snowflake.Record{
-			Region: region, Worker: int(worker.Int64), Owner: hiddenText(owner.String), Nonce: nonce.String,
-			Token: uint64(token.Int64), Version: uint64(version.Int64), Released: released.Bool, Layout: layout.String,
-		}
-		ceiling.shown = shown.String
-		if r.Ceiling, err = ceiling.time(); err != nil {
-			return fail(fmt.Errorf("worker %d: %w", r.Worker, err))
-		}
-		if form.Int64 != format {
-			return fail(fmt.Errorf("worker %d: %w: format %d", r.Worker, errFormat, form.Int64))
-		}
-		if version.Int64 < 1 || token.Int64 < 0 {
-			return fail(fmt.Errorf("worker %d: %w: version %d, token %d", r.Worker, snowflake.ErrDamaged, version.Int64, token.Int64))
-		}
-		records = append(records, r)
-	}
-	if err := rows.Err(); err != nil {
-		return fail(err)
-	}
 	return records, nil
+}
+
+// record takes a record from a row of Records. A region that has none has one row.
+func record(rows *sql.Rows, region int) (r snowflake.Record, found bool, err error) {
+	fail := func(err error) (snowflake.Record, bool, error) { return snowflake.Record{}, false, err }
+	var replica bool
+	var worker, token, version, form sql.NullInt64
+	var owner, nonce, shown, layout sql.NullString
+	var ceiling instant
+	var released sql.NullBool
+	if err := rows.Scan(&replica, &worker, &owner, &nonce, &token, &version, &ceiling.ns, &shown, &released, &layout, &form); err != nil {
+		return fail(err)
+	}
+	if replica {
+		return fail(errReplica)
+	}
+	if !worker.Valid {
+		return fail(nil)
+	}
+	r = snowflake.Record{
+		Region: region, Worker: int(worker.Int64), Owner: hiddenText(owner.String), Nonce: nonce.String,
+		Token: uint64(token.Int64), Version: uint64(version.Int64), Released: released.Bool, Layout: layout.String,
+	}
+	ceiling.shown = shown.String
+	if r.Ceiling, err = ceiling.time(); err != nil {
+		return fail(fmt.Errorf("worker %d: %w", r.Worker, err))
+	}
+	if form.Int64 != format {
+		return fail(fmt.Errorf("worker %d: %w: format %d", r.Worker, errFormat, form.Int64))
+	}
+	if version.Int64 < 1 || token.Int64 < 0 {
+		return fail(fmt.Errorf("worker %d: %w: version %d, token %d", r.Worker, snowflake.ErrDamaged, version.Int64, token.Int64))
+	}
+	return r, true, nil
 }
 
 // Swap compares and swaps one record.

@@ -1,8 +1,10 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math"
@@ -73,13 +75,12 @@ func Open(ctx context.Context, db *sql.DB, d Dialect, o Options) (Store, error) 
 	if len(o.Owner) > maxText {
 		return nil, fmt.Errorf("sqlstore: Options.Owner has %d bytes, must have at most %d", len(o.Owner), maxText)
 	}
-	s := &store{db: db, said: said, lease: lease, mark: mark, options: o}
-	var why string
-	if err := db.QueryRowContext(ctx, said.forgets).Scan(&why); err != nil {
-		return nil, fmt.Errorf("sqlstore: Open: is it %s? %w", said.name, err)
+	if !o.MayForget {
+		said.now = cmp.Or(said.nowForGood, said.now)
 	}
-	if why != "" && !o.MayForget {
-		return nil, fmt.Errorf("sqlstore: Open: the database may forget what it has acknowledged: %s: change that, or set Options.MayForget", why)
+	s := &store{db: db, said: said, lease: lease, mark: mark, options: o}
+	if err := s.admitSettings(ctx, db); err != nil {
+		return nil, fmt.Errorf("sqlstore: Open: %w", err)
 	}
 	if err := s.prepare(ctx, Schema(d, o.Prefix)); err != nil {
 		return nil, err
@@ -146,13 +147,9 @@ func (s *store) check(ctx context.Context) error {
 		{s.mark, "code, " + markColumns + ", updated_at"},
 	} {
 		table := of.table
-		statement := "SELECT " + of.columns + " FROM " + table + " WHERE format <> " + strconv.Itoa(format) //nolint:gosec // names that tables() has looked at
-		rows, err := s.db.QueryContext(ctx, statement)
-		if err != nil {
-			return fmt.Errorf("table %s: %w", table, err)
-		}
-		other := rows.Next()
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		statement := "SELECT " + of.columns + " FROM " + table + " WHERE format <> " + strconv.Itoa(format)
+		other := false
+		if err := s.query(ctx, func(*sql.Rows) error { other = true; return nil }, statement); err != nil {
 			return fmt.Errorf("table %s: %w", table, err)
 		}
 		if other {
@@ -162,14 +159,94 @@ func (s *store) check(ctx context.Context) error {
 	return nil
 }
 
-// change runs a statement on one row, and tells whether it has changed it.
+// change runs a statement on one row, and tells whether it has changed it for good.
 func (s *store) change(ctx context.Context, statement string, args ...any) (changed bool, err error) {
-	result, err := s.db.ExecContext(ctx, s.said.placed(statement), args...)
+	statement = s.said.placed(statement)
+	if s.said.commit == "" && !s.said.perConnection {
+		return changes(s.db.ExecContext(ctx, statement, args...))
+	}
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close() }()
+	if s.said.perConnection {
+		if err := s.admitSettings(ctx, conn); err != nil {
+			return false, fmt.Errorf("nothing was written: %w", err)
+		}
+	}
+	changed, err = changes(conn.ExecContext(ctx, statement, args...))
+	if s.said.commit == "" {
+		return changed, err
+	}
+	if err == nil {
+		_, err = conn.ExecContext(ctx, s.said.commit)
+	}
+	if err != nil { // What is left open must neither hold the row nor be committed later.
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		return false, err
+	}
+	return changed, nil
+}
+
+func changes(result sql.Result, err error) (bool, error) {
 	if err != nil {
 		return false, err
 	}
 	n, err := result.RowsAffected()
 	return n > 0, err
+}
+
+// query runs a query that sees all that was committed before it, and has each row taken.
+func (s *store) query(ctx context.Context, take func(rows *sql.Rows) error, statement string, args ...any) error {
+	statement = s.said.placed(statement)
+	if s.said.commit == "" {
+		return taken(take)(s.db.QueryContext(ctx, statement, args...))
+	}
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	// A transaction that somebody has begun would show what was there then, and one that
+	// this query begins must not stay in the pool.
+	if _, err := conn.ExecContext(ctx, s.said.commit); err != nil {
+		return err
+	}
+	if err := taken(take)(conn.QueryContext(ctx, statement, args...)); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, s.said.commit)
+	return err
+}
+
+func taken(take func(rows *sql.Rows) error) func(*sql.Rows, error) error {
+	return func(rows *sql.Rows, err error) error {
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			if err := take(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
+}
+
+// admitSettings refuses a database, or one connection, whose settings let it forget.
+func (s *store) admitSettings(ctx context.Context, on interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}) error {
+	var why string
+	if err := on.QueryRowContext(ctx, s.said.forgets).Scan(&why); err != nil {
+		return fmt.Errorf("is it %s? %w", s.said.name, err)
+	}
+	if why != "" && !s.options.MayForget {
+		return fmt.Errorf("the database may forget what it has acknowledged: %s: change that, or set Options.MayForget", why)
+	}
+	return nil
 }
 
 const maxText = 255

@@ -61,6 +61,10 @@ var (
 		t.Helper()
 		return onMariaDB.address(t) + "?clientFoundRows=true&interpolateParams=true"
 	}}
+	onMariaDBWithoutAutocommit = database{"MariaDB that does not commit by itself", MySQL, "mysql", func(t *testing.T) string {
+		t.Helper()
+		return onMariaDB.address(t) + "?autocommit=0"
+	}}
 	databases = []database{onSQLite, onPostgres, onMariaDB}
 )
 
@@ -107,7 +111,7 @@ func onEach(t *testing.T, test func(t *testing.T, d database)) {
 }
 
 func TestLeaseStore(t *testing.T) {
-	for _, d := range append(databases, onPostgresSimply, onPgBouncer, onMariaDBFound) {
+	for _, d := range append(databases, onPostgresSimply, onPgBouncer, onMariaDBFound, onMariaDBWithoutAutocommit) {
 		t.Run(d.name, func(t *testing.T) {
 			snowflaketest.TestLeaseStoreShared(t, func(t *testing.T) (a, b snowflake.LeaseStore) { return d.pair(t) })
 		})
@@ -134,7 +138,7 @@ func inner(t *testing.T, s Store) *store {
 }
 
 func TestHighWaterStore(t *testing.T) {
-	for _, d := range append(databases, onPgBouncer, onMariaDBFound) {
+	for _, d := range append(databases, onPgBouncer, onMariaDBFound, onMariaDBWithoutAutocommit) {
 		t.Run(d.name, func(t *testing.T) {
 			snowflaketest.TestHighWaterStoreShared(t, func(t *testing.T) (a, b snowflake.HighWaterStore) {
 				one, other := d.pair(t)
