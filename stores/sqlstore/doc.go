@@ -49,7 +49,8 @@
 //     remote_apply, whatever a role, a database or a connection has been set to. Behind
 //     PgBouncer in transaction mode tell the driver not to name prepared statements, with
 //     default_query_exec_mode=exec in the address of pgx. A failover to an asynchronous
-//     replica loses commits and no setting tells: set MayForget.
+//     replica loses commits and no setting tells: set MayForget. One to a synchronous
+//     replica loses none, but for the limit below.
 //   - MySQL, MariaDB: innodb_flush_log_at_trx_commit=1, and sync_binlog=1 where there is a
 //     binary log. In Galera set wsrep_sync_wait=1. A failover to an asynchronous or
 //     semi-synchronous replica may lose commits: set MayForget.
@@ -57,4 +58,24 @@
 //     synchronous=EXTRA, in every connection, else it writes nothing; and a busy_timeout,
 //     without which writers get errors from one another. With modernc.org/sqlite:
 //     file:ids.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)
+//
+// # A limit of PostgreSQL's synchronous replicas
+//
+// A commit that waits for a synchronous replica has been made on the primary already. If
+// the wait is cancelled, PostgreSQL answers with success and a warning, and database/sql
+// does not hand warnings on: the write is acknowledged, and a failover loses it. The wait
+// can be cancelled by
+//
+//   - an administrator, or anyone with the same role, with pg_cancel_backend (not with
+//     pg_terminate_backend: that ends the connection, and the write is an error);
+//   - anyone who empties synchronous_standby_names or takes the replica out of it, and then
+//     promotes that replica all the same;
+//   - a pooler that hands one client's request to cancel to another client's statement, as
+//     PgBouncer could before 1.18 (pgbouncer/pgbouncer#717). Drivers send such requests
+//     when a ctx ends, as many do while the replica is gone.
+//
+// A ctx that ends does no harm by itself: Swap returns an error, and leases rely on nothing
+// that was not acknowledged. Where one of these can happen before a failover, set
+// MayForget; or, if it has happened, fence the region (snowflake.FenceLeases) before
+// workers reach the promoted replica. For marks of static codes there is no such remedy.
 package sqlstore
