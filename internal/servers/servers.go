@@ -38,9 +38,12 @@ type Server struct {
 	ready   func() error
 	address func(port int) string
 
-	keeper *exec.Cmd
+	keeper *exec.Cmd // of the server, while it runs
 	life   io.Closer
 	pid    int
+
+	folder *exec.Cmd // removes the folder
+	hold   *os.File  // shared by all that write into it
 }
 
 // Address is host and port.
@@ -62,17 +65,41 @@ func (s *Server) Log() string {
 	return string(said)
 }
 
+// folderScript removes the folder when nobody holds the other end of its standard input any
+// more: this process, the keeper of the server and what prepares its data (descriptor 3).
+const folderScript = `cat >/dev/null; rm -rf "$0"`
+
 // keeperScript starts the server, tells its process number, waits for the end of its own
 // standard input - which comes when the process at the other end of the pipe ends, however
-// it ends - and then ends the server and removes its folder.
-const keeperScript = `signal=$1; shift; "$@" >>"$0/log" 2>&1 </dev/null & server=$!; echo $server; cat >/dev/null; ` +
-	`kill -$signal $server; wait $server; rm -rf "$0"`
+// it ends - and then ends the server.
+const keeperScript = `signal=$1; shift; "$@" >>"$0/log" 2>&1 </dev/null 3>&- & server=$!; echo $server; cat >/dev/null; ` +
+	`kill -$signal $server; wait $server`
+
+// runScript runs a program to its end, and kills it, with all that it has started, when
+// its own standard input ends before.
+const runScript = `exec 4<&0; "$@" 4<&- & program=$!; { cat <&4; kill -s KILL -- -$$; } >/dev/null 2>&1 & wait $program`
+
+// keep starts what removes the folder.
+func (s *Server) keep() error {
+	end, hold, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("sh", "-c", folderScript, s.dir)
+	cmd.Stdin, cmd.SysProcAttr = end, &syscall.SysProcAttr{Credential: s.as, Setpgid: true}
+	if err := errors.Join(cmd.Start(), end.Close()); err != nil {
+		return errors.Join(err, hold.Close())
+	}
+	s.folder, s.hold = cmd, hold
+	return nil
+}
 
 // start starts the server's program and returns when it answers.
 func (s *Server) start() error {
-	// The folder is the keeper's to write: it may run as another user.
+	// The log is the keeper's to write: it may run as another user.
 	cmd := exec.Command("sh", append([]string{"-c", keeperScript, s.dir, s.signal}, s.command...)...)
 	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: s.as, Setpgid: true}
+	cmd.ExtraFiles = []*os.File{s.hold}
 	life, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -110,7 +137,7 @@ func (s *Server) Kill() error {
 	if s.keeper == nil {
 		return nil
 	}
-	// The keeper, in the same group, must not remove the folder.
+	// With its keeper, which is in the same group.
 	err := syscall.Kill(-s.keeper.Process.Pid, syscall.SIGKILL)
 	_ = s.life.Close()
 	_ = s.keeper.Wait()
@@ -138,6 +165,11 @@ func (s *Server) Stop() {
 		_ = s.keeper.Wait()
 		s.keeper = nil
 	}
+	if s.folder != nil {
+		_ = s.hold.Close()
+		_ = s.folder.Wait()
+		s.folder = nil
+	}
 	_ = os.RemoveAll(s.dir)
 }
 
@@ -159,6 +191,9 @@ func launch(s *Server, accounts []string, prepare func() error) (_ *Server, err 
 			return nil, err
 		}
 	}
+	if err := s.keep(); err != nil {
+		return nil, err
+	}
 	if s.port, err = freePort(); err != nil {
 		return nil, err
 	}
@@ -171,10 +206,14 @@ func launch(s *Server, accounts []string, prepare func() error) (_ *Server, err 
 	return s, s.start()
 }
 
-// run runs a program to its end, as the server's account.
+// run runs a program to its end, as the server's account. It does not outlive this process.
 func (s *Server) run(name string, args ...string) error {
-	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: s.as}
+	cmd := exec.Command("sh", append([]string{"-c", runScript, s.dir, name}, args...)...)
+	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: s.as, Setpgid: true}
+	cmd.ExtraFiles = []*os.File{s.hold}
+	if _, err := cmd.StdinPipe(); err != nil { // Wait closes it.
+		return err
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, out)
 	}

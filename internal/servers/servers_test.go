@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -98,30 +100,66 @@ func TestRedisEndsWhateverItDoes(t *testing.T) {
 	}
 }
 
-// A server does not outlive the process that started it, even if that is killed.
+// Nothing outlives the process that started it, even if that is killed: not while the data
+// is prepared, not while the server runs, and not after it was killed.
 func TestServersEndWithTheirStarter(t *testing.T) {
-	if os.Getenv("SERVERS_CHILD") != "" {
-		s, err := Redis()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stdout.WriteString("dir=" + s.dir + "\n"); err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
 	started(t, func() (*Server, error) { return Redis() }).Stop() // is it installed?
-	cmd := exec.Command(os.Args[0], "-test.run=^TestServersEndWithTheirStarter$", "-test.v")
-	cmd.Env = append(os.Environ(), "SERVERS_CHILD=1")
-	said, _ := cmd.Output() // It was killed.
-	_, dir, found := strings.Cut(string(said), "dir=")
-	if !found {
-		t.Fatalf("the child said %q", said)
+	for name, starter := range map[string]func() error{
+		"prepares": func() error {
+			s := &Server{}
+			_, err := launch(s, nil, func() error {
+				go func() {
+					for {
+						if _, err := os.Stat(filepath.Join(s.dir, "data")); err == nil {
+							_ = tell(s)
+							_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+						}
+						time.Sleep(time.Millisecond)
+					}
+				}()
+				// As initdb does, it writes through another process than the one that is run.
+				return s.run("sh", "-c", `sh -c 'while mkdir -p data; do echo >data/$(date +%N); done'; true`)
+			})
+			return err
+		},
+		"runs": func() error {
+			s, err := Redis()
+			if err != nil {
+				return err
+			}
+			return tell(s)
+		},
+		"was killed": func() error {
+			s, err := Redis()
+			if err != nil {
+				return err
+			}
+			return errors.Join(tell(s), s.Kill())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if os.Getenv("SERVERS_CHILD") != "" {
+				if err := starter(); err != nil {
+					t.Fatal(err)
+				}
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+			cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^")+"$", "-test.v")
+			cmd.Env = append(os.Environ(), "SERVERS_CHILD=1")
+			said, _ := cmd.Output() // It was killed.
+			_, dir, found := strings.Cut(string(said), "dir=")
+			if !found {
+				t.Fatalf("the child said %q", said)
+			}
+			gone(t, 0, strings.TrimSpace(strings.SplitN(dir, "\n", 2)[0]))
+		})
 	}
-	gone(t, 0, strings.TrimSpace(strings.SplitN(dir, "\n", 2)[0]))
+}
+
+// tell tells which folder must be gone.
+func tell(s *Server) error {
+	_, err := os.Stdout.WriteString("dir=" + s.dir + "\n")
+	return err
 }
 
 func TestMissingProgram(t *testing.T) {
