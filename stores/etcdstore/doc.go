@@ -51,6 +51,10 @@
 //
 // # What etcd must be set to
 //
+//   - It must be 3.4.21, 3.5.5 or later. A cluster of one member answered before it had
+//     synced what it acknowledged, in earlier releases, and a crash could lose it
+//     (etcd-io/etcd#14370). Members of 3.5.0 to 3.5.2 could come to hold different data
+//     after a crash (etcd-io/etcd#13766). Nothing here asks which release it is.
 //   - It must sync: not --unsafe-no-fsync, and no disk that only pretends to. Else a crash
 //     forgets, and nothing tells: set LeaseConfig.Settle to TTL + MaxClockSkew, 125 s
 //     by default.
