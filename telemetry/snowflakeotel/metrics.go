@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -25,12 +27,30 @@ type instrument struct {
 // unregistered, which a program does that goes on after gen's Close: a closed generator is
 // not healthy. name tells the generators of a process apart; "" is "default". lease is the
 // one that gen is on, or nil where it is on no WorkerLease. Many generators may be
-// registered with one provider, under names of their own.
+// registered with one provider, under names of their own: a name that is in use there is
+// refused until its registration is unregistered. Providers are told apart by their
+// pointer, so that the one that otel.GetMeterProvider returns before SetMeterProvider is
+// another than the one that was set. What is registered is kept in memory.
 func Register(name string, gen *snowflake.Generator, lease *snowflake.WorkerLease, provider metric.MeterProvider) (metric.Registration, error) {
 	if gen == nil || provider == nil {
 		return nil, errors.New("snowflakeotel: Register: generator or provider is nil: make the generator with snowflake.New, and take otel.GetMeterProvider()")
 	}
-	meter := provider.Meter(scope)
+	if name == "" {
+		name = metrics.DefaultGenerator
+	}
+	free, err := names.take(provider, name)
+	if err != nil {
+		return nil, err
+	}
+	made, err := register(name, gen, lease, provider.Meter(scope))
+	if err != nil {
+		free()
+		return nil, err
+	}
+	return &registration{made, free}, nil
+}
+
+func register(name string, gen *snowflake.Generator, lease *snowflake.WorkerLease, meter metric.Meter) (metric.Registration, error) {
 	var instruments []instrument
 	var observables []metric.Observable
 	for _, m := range metrics.All() {
@@ -41,7 +61,7 @@ func Register(name string, gen *snowflake.Generator, lease *snowflake.WorkerLeas
 		instruments = append(instruments, instrument{m, made})
 		observables = append(observables, made)
 	}
-	registration, err := meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+	made, err := meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		s := metrics.Take(gen, lease)
 		common := metric.WithAttributes(attributes(name, s)...)
 		for _, i := range instruments {
@@ -58,7 +78,60 @@ func Register(name string, gen *snowflake.Generator, lease *snowflake.WorkerLeas
 	if err != nil {
 		return nil, fmt.Errorf("snowflakeotel: registering the callback: %w", err)
 	}
-	return registration, nil
+	return made, nil
+}
+
+// registration frees its name when it has ended.
+type registration struct {
+	metric.Registration
+	free func()
+}
+
+// Unregister ends the observation. The name may be registered anew.
+func (r *registration) Unregister() error {
+	if err := r.Registration.Unregister(); err != nil {
+		return err // it may go on, and keeps its name
+	}
+	r.free()
+	return nil
+}
+
+// names are those in use. OpenTelemetry has no place for them: it takes any number of
+// callbacks, and adds up the counters that two of them observe with equal attributes.
+var names taken
+
+type taken struct {
+	mu sync.Mutex
+	// mu protects inUse.
+	inUse map[use]struct{}
+}
+
+type use struct {
+	provider any // a pointer
+	name     string
+}
+
+// take takes a name for a provider, until it is freed. It is refused while it is in use. A
+// provider that is no pointer, such as the one that drops all, has nothing to be told by.
+func (t *taken) take(provider any, name string) (free func(), err error) {
+	if reflect.TypeOf(provider).Kind() != reflect.Pointer {
+		return func() {}, nil
+	}
+	key := use{provider, name}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, used := t.inUse[key]; used {
+		return nil, fmt.Errorf("snowflakeotel: the name %q is in use with this provider: give each generator one of its own, and unregister the one before first", name)
+	}
+	if t.inUse == nil {
+		t.inUse = make(map[use]struct{})
+	}
+	t.inUse[key] = struct{}{}
+	return sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.inUse, key)
+	}), nil
 }
 
 // makeInstrument gives no unit: the names have theirs, and an exporter to Prometheus would
@@ -72,9 +145,6 @@ func makeInstrument(meter metric.Meter, m metrics.Metric) (metric.Float64Observa
 
 // attributes returns what all metrics of a generator have.
 func attributes(name string, s metrics.Snapshot) []attribute.KeyValue {
-	if name == "" {
-		name = metrics.DefaultGenerator
-	}
 	return []attribute.KeyValue{
 		attribute.String(metrics.GeneratorLabel, name), attribute.String(metrics.RegionLabel, s.Region()),
 	}

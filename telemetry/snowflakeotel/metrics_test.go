@@ -2,6 +2,7 @@ package snowflakeotel_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -11,6 +12,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -74,6 +77,90 @@ func TestValuesAreReadAtTheCollection(t *testing.T) {
 	require.Error(t, err)
 }
 
+// Two observations with equal attributes are added up without a word: one ID would count
+// as two.
+func TestNameInUseIsRefused(t *testing.T) {
+	reader := sdk.NewManualReader()
+	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
+	gen, lease := newGenerator(t, 3)
+	_, err := gen.Next()
+	require.NoError(t, err)
+	ids := func() float64 {
+		points := collect(t, reader)["snowflake_ids_total"].(metricdata.Sum[float64]).DataPoints
+		require.Len(t, points, 1)
+		return points[0].Value
+	}
+	first, err := snowflakeotel.Register("", gen, lease, provider)
+	require.NoError(t, err)
+	for _, name := range []string{"", "default"} {
+		_, err = snowflakeotel.Register(name, gen, lease, provider)
+		require.ErrorContains(t, err, `"default"`)
+	}
+	require.InDelta(t, 1, ids(), 0)
+
+	// The name is free again once, and for whoever takes it next.
+	require.NoError(t, first.Unregister())
+	second, err := snowflakeotel.Register("default", gen, lease, provider)
+	require.NoError(t, err)
+	require.NoError(t, first.Unregister())
+	_, err = snowflakeotel.Register("default", gen, lease, provider)
+	require.Error(t, err)
+	require.InDelta(t, 1, ids(), 0)
+
+	// Another provider has names of its own, one that drops all has none, and what failed
+	// has taken none.
+	other, err := snowflakeotel.Register("default", gen, lease, sdk.NewMeterProvider())
+	require.NoError(t, err)
+	for range 2 {
+		_, err = snowflakeotel.Register("default", gen, lease, noop.NewMeterProvider())
+		require.NoError(t, err)
+	}
+	failing := &failingProvider{MeterProvider: noop.NewMeterProvider()}
+	for range 2 {
+		_, err = snowflakeotel.Register("default", gen, lease, failing)
+		require.ErrorIs(t, err, errNoCallbacks)
+	}
+	require.NoError(t, other.Unregister())
+	require.NoError(t, second.Unregister())
+
+	// A registration that may go on keeps its name.
+	failing.callbacks = true
+	stuck, err := snowflakeotel.Register("default", gen, lease, failing)
+	require.NoError(t, err)
+	require.ErrorIs(t, stuck.Unregister(), errNoCallbacks)
+	_, err = snowflakeotel.Register("default", gen, lease, failing)
+	require.Error(t, err)
+}
+
+var errNoCallbacks = errors.New("no callbacks")
+
+// failingProvider takes callbacks, if at all, for good.
+type failingProvider struct {
+	metric.MeterProvider
+	callbacks bool
+}
+
+type failingMeter struct {
+	metric.Meter
+	callbacks bool
+}
+
+type failingRegistration struct{ metric.Registration }
+
+func (p *failingProvider) Meter(name string, options ...metric.MeterOption) metric.Meter {
+	return failingMeter{p.MeterProvider.Meter(name, options...), p.callbacks}
+}
+
+func (m failingMeter) RegisterCallback(f metric.Callback, of ...metric.Observable) (metric.Registration, error) {
+	if !m.callbacks {
+		return nil, errNoCallbacks
+	}
+	made, err := m.Meter.RegisterCallback(f, of...)
+	return failingRegistration{made}, err
+}
+
+func (failingRegistration) Unregister() error { return errNoCallbacks }
+
 func TestWaitsAreProduced(t *testing.T) {
 	waits := snowflakeotel.NewWaits()
 	reader := sdk.NewManualReader(sdk.WithProducer(waits))
@@ -93,6 +180,9 @@ func TestWaitsAreProduced(t *testing.T) {
 	require.Equal(t, stats.Waits[:], point.BucketCounts)
 	require.Len(t, point.Bounds, len(point.BucketCounts)-1)
 	require.InDelta(t, stats.WaitSum.Seconds(), point.Sum, 0)
+	require.Panics(t, func() { waits.Add("orders", gen, lease) })
+	remove()
+	remove = waits.Add("orders", gen, lease)
 	remove()
 	require.Empty(t, collect(t, reader))
 	require.Panics(t, func() { waits.Add("none", nil, nil) })
@@ -173,16 +263,16 @@ func TestCollectionsWhileItWorks(t *testing.T) {
 	reader := sdk.NewManualReader(sdk.WithProducer(waits))
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
 	var all sync.WaitGroup
-	for range 4 {
+	for _, name := range []string{"a", "b", "c", "d"} {
 		gen, lease := newGenerator(t, 3)
 		all.Go(func() {
 			for range 20 {
-				registration, err := snowflakeotel.Register("orders", gen, lease, provider)
+				registration, err := snowflakeotel.Register(name, gen, lease, provider)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				remove := waits.Add("orders", gen, lease)
+				remove := waits.Add(name, gen, lease)
 				if _, err := gen.Next(); err != nil {
 					t.Error(err)
 				}

@@ -2,6 +2,7 @@ package snowflakeotel
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -36,14 +37,21 @@ var _ sdk.Producer = (*Waits)(nil)
 func NewWaits() *Waits { return &Waits{} }
 
 // Add has the waits of gen told, until remove is called. The arguments are those of
-// Register. It panics if gen is nil.
+// Register. It panics if gen is nil, or if the name is in use: two histograms with equal
+// attributes make a scrape by Prometheus fail.
 func (w *Waits) Add(name string, gen *snowflake.Generator, lease *snowflake.WorkerLease) (remove func()) {
 	if gen == nil {
 		panic("snowflakeotel: Waits.Add: the generator is nil: make it with snowflake.New first")
 	}
+	if name == "" {
+		name = metrics.DefaultGenerator
+	}
 	added := &source{name, gen, lease, time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if slices.ContainsFunc(w.sources, func(s *source) bool { return s.name == name }) {
+		panic(fmt.Sprintf("snowflakeotel: Waits.Add: the name %q is in use: give each generator one of its own, and remove the one before first", name))
+	}
 	w.sources = append(w.sources, added)
 	return func() {
 		w.mu.Lock()
