@@ -111,10 +111,16 @@ func TestAlertsFireAndClear(t *testing.T) {
 func forTest(text string) string {
 	text = strings.NewReplacer("$__rate_interval", "3s", "$job", ".*", "$region", ".*", "$generator", ".*").Replace(text)
 	text = regexp.MustCompile(`\[\d+[smhd]\]`).ReplaceAllStringFunc(text, func(window string) string {
-		if strings.HasSuffix(window, "s]") || window == "[1m]" {
-			return "[3s]"
+		if strings.HasSuffix(window, "s]") {
+			return window // put in above
 		}
 		return "[6s]"
+	})
+	text = regexp.MustCompile(`\boffset \d+[smhd]`).ReplaceAllStringFunc(text, func(offset string) string {
+		if offset == "offset 1m" {
+			return "offset 3s"
+		}
+		return "offset 6s"
 	})
 	return regexp.MustCompile(`\bfor: \d+[smhd]`).ReplaceAllString(text, "for: 1s")
 }
