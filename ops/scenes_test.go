@@ -151,6 +151,14 @@ var scenes = []scene{
 		"snowflake_worker_codes{state=`held`}": between(start, start+5*minute, 156, 256),
 		"snowflake_worker_codes{state=`free`}": between(start, start+5*minute, 100, 0),
 	}, 13 * minute, 17 * minute},
+	{"the exporter comes late", "SnowflakeWorkerCodesUnknown", map[string]course{
+		"snowflake_lease_renewals_total":       rises(0, forever, 3).since(start),
+		"snowflake_worker_codes{state=`free`}": once(100).since(start + 20*minute),
+	}, 27 * minute, 32 * minute},
+	{"the exporter goes", "SnowflakeWorkerCodesUnknown", map[string]course{
+		"snowflake_lease_renewals_total":       rises(0, forever, 3).until(40 * minute),
+		"snowflake_worker_codes{state=`free`}": between(0, forever, 0, 100).until(start),
+	}, 27 * minute, 42 * minute},
 	{"ten minutes", "SnowflakeBudgetBurnFast", map[string]course{
 		"snowflake_ids_total":                         rises(0, forever, 6000),
 		"snowflake_errors_total{reason=`lease_lost`}": rises(start, start+10*minute, 600),

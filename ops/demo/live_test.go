@@ -85,7 +85,7 @@ func TestAlertsFireAndClear(t *testing.T) {
 	story.fault("lease store unreachable", func() {
 		service.fault(t, http.MethodPost, "store")
 		p.awaitFiring(t, "SnowflakeRenewalFailing", "SnowflakeLeaseStoreDown", "SnowflakeLeaseLost", "SnowflakeUnhealthy",
-			"SnowflakeBudgetBurn", "SnowflakeBudgetBurnSlow")
+			"SnowflakeBudgetBurn", "SnowflakeBudgetBurnSlow", "SnowflakeWorkerCodesUnknown")
 		require.Equal(t, http.StatusServiceUnavailable, service.probe(t, "/readyz"))
 		require.Equal(t, http.StatusOK, service.probe(t, "/livez"), "a restart would not bring the store back")
 		service.fault(t, http.MethodDelete, "store")
