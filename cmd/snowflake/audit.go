@@ -46,8 +46,11 @@ Exit status: 3 an ID repeats; 4 something else was found; 1 bad input was skippe
   snowflake audit --input csv --column id --regions 4 --workers 200 --bad skip --json orders.csv`,
 		Args: atMost(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			if memory < 1 || memory > 1<<20 {
+			switch {
+			case memory < 1 || memory > 1<<20:
 				return usage("--memory is %d, must be 1 to %d MiB", memory, 1<<20)
+			case show < 0 || show > maxShown:
+				return usage("--show is %d, must be 0 to %d", show, maxShown)
 			}
 			from, total, err := t.auditSource(c.Context(), &a.input, &source, args)
 			if err != nil {
@@ -55,7 +58,7 @@ Exit status: 3 an ID repeats; 4 something else was found; 1 bad input was skippe
 			}
 			defer func() { _ = from.Close() }()
 			// Half of it: the garbage collector lets as much again come together.
-			if a.sorter, err = newSorter(temp, memory<<20/2); err != nil {
+			if a.sorter, err = newSorter(temp, int64(memory)<<20/2); err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, a.sorter.close()) }()
@@ -89,7 +92,7 @@ Exit status: 3 an ID repeats; 4 something else was found; 1 bad input was skippe
 	flags.IntVar(&a.regions, "regions", 0, "regions that there are (0: as many as the layout has)")
 	flags.IntVar(&a.workers, "workers", 0, "workers of a region, numbered from 0 (0: as many as the layout has)")
 	flags.DurationVar(&a.skew, "skew", 5*time.Second, "how far clocks may differ")
-	flags.IntVar(&memory, "memory", 64, "MiB, about, that the process takes before it uses the disk")
+	flags.IntVar(&memory, "memory", 64, "MiB, about, that IDs take before the disk is used; a million codes take 200 more")
 	flags.StringVar(&temp, "temp", "", "the folder for temporary files (default: the system's)")
 	flags.IntVar(&show, "show", 10, "how many findings of a kind are shown; all are counted")
 	return c
@@ -110,8 +113,12 @@ func (t *tool) auditSource(ctx context.Context, in *input, source *databaseFlags
 	return t.open(args[0])
 }
 
-// maxCodes bounds the memory for the codes that are seen: more than any fleet has.
-const maxCodes = 1 << 20
+// Bounds of what is kept beside --memory: the codes that are seen, more than any fleet has,
+// some 200 MiB of them; and what is shown.
+const (
+	maxCodes = 1 << 20
+	maxShown = 100_000
+)
 
 // audit is what has been seen. What it keeps does not grow with the input, but for the
 // sorter's files, and codes up to maxCodes.

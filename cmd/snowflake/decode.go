@@ -24,6 +24,9 @@ layout: give the one that minted it.`,
   snowflake decode --input csv --column order_id --format csv < orders.csv`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if t.json {
+				if c.Flags().Changed("format") && format != asJSON {
+					return usage("--json is --format json, and --format is %s", format)
+				}
 				format = asJSON
 			}
 			if err := in.take(c, t, args); err != nil {

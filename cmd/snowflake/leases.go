@@ -251,6 +251,7 @@ later. If the fence fails, run it again: the rest is completed.
 				if err != nil {
 					return err
 				}
+				now = now.Truncate(time.Millisecond)
 				if until.IsZero() {
 					fence.Until = now.Add(ttl + skew + time.Minute)
 				} else if !fence.Until.After(now) {

@@ -32,6 +32,9 @@ folder of marks, which remember how far it was used.
 		Args: exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			static := c.Flags().Changed("code")
+			if t.json && c.Flags().Changed("to") {
+				return usage("--to is for text: in JSON an id is decimal")
+			}
 			switch {
 			case n < 1:
 				return usage("-n is %d, must be at least 1", n)
@@ -47,14 +50,13 @@ folder of marks, which remember how far it was used.
 			var lease snowflake.Lease
 			cfg := snowflake.Config{Layout: layout.last()}
 			if static {
-				lease, cfg.HighWater = snowflake.StaticLease(code), snowflake.NoHighWater()
-				if marks != "" {
-					var err error
-					if cfg.HighWater, err = snowflake.FileHighWater(marks); err != nil {
-						return err
-					}
+				var err error
+				if cfg.HighWater, err = highWater(marks); err != nil {
+					return err
 				}
+				lease = snowflake.StaticLease(code)
 			} else {
+				store.mayMake = true
 				leases, closer, err := store.open(ctx)
 				if err != nil {
 					return err
@@ -91,6 +93,14 @@ folder of marks, which remember how far it was used.
 	flags.BoolVar(&noMarks, "no-marks", false, "do without")
 	flags.DurationVar(&patience, "timeout", time.Minute, "give up after so long")
 	return c
+}
+
+// highWater returns the marks in a folder, or none for "".
+func highWater(dir string) (snowflake.HighWaterStore, error) {
+	if dir == "" {
+		return snowflake.NoHighWater(), nil
+	}
+	return snowflake.FileHighWater(dir)
 }
 
 // mint prints IDs as they come, a few ticks' worth at a time.

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/dustin/go-humanize"
 	"github.com/fatih/color"
@@ -114,8 +116,11 @@ func newTable(out io.Writer, format string, fields []field) *table {
 					return err
 				}
 			}
+			values = slices.Clone(values)
+			for i, value := range values {
+				values[i] = printable(value)
+			}
 			if paint := fields[len(fields)-1].paint; paint != nil {
-				values = slices.Clone(values)
 				values[len(values)-1] = paint(values[len(values)-1])
 			}
 			return line(values)
@@ -149,8 +154,23 @@ func (t *tool) printf(format string, args ...any) { _, _ = fmt.Fprintf(t.out, fo
 
 func (t *tool) warnf(format string, args ...any) { _, _ = fmt.Fprintf(t.err, format, args...) }
 
-// stamp is a time in the form that is fixed for scripts.
-func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+// stamp is a time in the form that is fixed for scripts, to the millisecond, or to the
+// nanosecond where there is more: ticks may be shorter.
+func stamp(at time.Time) string {
+	if at.Nanosecond()%int(time.Millisecond) != 0 {
+		return at.UTC().Format("2006-01-02T15:04:05.000000000Z")
+	}
+	return at.UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// printable is what may be shown on a terminal: others can write into a lease record, and
+// into a file of IDs, what would move its cursor or write to its clipboard.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
 
 // Colours are on where the output is a terminal and NO_COLOR is not set: color sees to it.
 var (

@@ -38,8 +38,8 @@ Exit status 4: the needs do not fit.`,
   snowflake plan --after bwmarrin --last-id "$(psql -Atc 'SELECT max(id) FROM orders')" --at now+1h`,
 		Args: exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if p.years <= 0 || p.years*year > 1<<63-1 {
-				return usage("--years is %v, must be above 0 and at most 292", p.years)
+			if err := p.checkNeeds(); err != nil {
+				return err
 			}
 			p.needs.Epoch, p.needs.Lifetime = p.epoch.Time, time.Duration(p.years*year)
 			switch {
@@ -75,6 +75,28 @@ Exit status 4: the needs do not fit.`,
 	flags.Var(&p.at, "at", "with --after, when the new layout starts: "+timeHelp)
 	flags.StringVar(&p.lastID, "last-id", "", "with --after, the highest ID that exists: --at must be later than its time")
 	return c
+}
+
+// checkNeeds tells what makes no sense from what does not fit.
+func (p *planFlags) checkNeeds() error {
+	if !(p.years > 0 && p.years*year <= 1<<63-1) { // nor if it is no number
+		return usage("--years is %v, must be above 0 and at most 292", p.years)
+	}
+	for _, flag := range []struct {
+		name         string
+		value, least int
+	}{
+		{"regions", p.needs.Regions, 1}, {"workers", p.needs.WorkersPerRegion, 1},
+		{"spare", p.needs.SpareCodes, 0}, {"burst", p.needs.BurstPerTick, 1},
+	} {
+		if flag.value < flag.least {
+			return usage("--%s is %d, must be at least %d", flag.name, flag.value, flag.least)
+		}
+	}
+	if p.needs.Tick <= 0 || p.needs.Tick > time.Second {
+		return usage("--tick is %v, must be above 0 and at most 1s", p.needs.Tick)
+	}
+	return nil
 }
 
 // doesNotFit sets the clauses of an error of PlanLayout on lines of their own.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +34,8 @@ func (e entry) compare(other entry) int {
 // level are merged into one of the next.
 type sorter struct {
 	dir    string
-	buffer []entry // its capacity is what memory there is
+	buffer []entry
+	limit  int // of its length: what memory there is
 	fanIn  int
 	levels [][]string // files of runs
 	files  int
@@ -46,22 +48,26 @@ const (
 
 // newSorter returns one that uses a folder of its own in parent ("": the system's for
 // temporary files), which close removes.
-func newSorter(parent string, memory int) (*sorter, error) {
+func newSorter(parent string, memory int64) (*sorter, error) {
 	dir, err := os.MkdirTemp(parent, "snowflake-audit-")
 	if err != nil {
 		return nil, err
 	}
-	return &sorter{dir: dir, buffer: make([]entry, 0, max(memory/entrySize, 2)), fanIn: fanIn}, nil
+	limit := min(memory/entrySize, math.MaxInt/entrySize/2) // what a process can have, of 32 bits too
+	return &sorter{dir: dir, limit: int(max(limit, 2)), fanIn: fanIn}, nil
 }
 
 // close removes the files. More than once is no mistake.
 func (s *sorter) close() error { return os.RemoveAll(s.dir) }
 
 func (s *sorter) add(e entry) error {
-	if len(s.buffer) == cap(s.buffer) {
+	if len(s.buffer) == s.limit {
 		if err := s.spill(); err != nil {
 			return err
 		}
+	}
+	if n := len(s.buffer); n == cap(s.buffer) { // append would go past the limit
+		s.buffer = append(make([]entry, 0, min(max(2*n, 1<<10), s.limit)), s.buffer...)
 	}
 	s.buffer = append(s.buffer, e)
 	return nil

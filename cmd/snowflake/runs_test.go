@@ -18,7 +18,7 @@ func TestSorterSorts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 63, 64, 65, 300} {
 		for _, buffer := range []int{2, 3, 7, 100, 1000} {
-			s, err := newSorter(t.TempDir(), buffer*entrySize)
+			s, err := newSorter(t.TempDir(), int64(buffer)*entrySize)
 			require.NoError(t, err)
 			s.fanIn = 3
 			want := make([]entry, n)

@@ -27,6 +27,7 @@ environment variable SNOWFLAKE_STORE keeps an address out of the list of process
 type storeFlag struct {
 	address   string
 	mayForget bool
+	mayMake   bool // a database in a file, if it is missing
 }
 
 const storeVariable = "SNOWFLAKE_STORE"
@@ -88,6 +89,11 @@ func openSQL(ctx context.Context, f *storeFlag) (snowflake.LeaseStore, func() er
 	address, prefix, err := cutPrefix(f.address)
 	if err != nil {
 		return nil, nil, err
+	}
+	if path, ok := strings.CutPrefix(address, "sqlite:"); ok && !f.mayMake {
+		if _, err := os.Stat(path); err != nil { // as for a folder
+			return nil, nil, err
+		}
 	}
 	// What sqlstore asks of a database in a file.
 	db, dialect, err := openDatabase(address, "_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)")

@@ -78,7 +78,7 @@ func (t *tool) watch(ctx context.Context, store snowflake.LeaseStore, region int
 	for {
 		records, err := readRegion(ctx, store, region)
 		if err != nil && ctx.Err() == nil {
-			t.warnf("%s %v\n", stamp(time.Now()), err)
+			t.warnf("%s %v\n", stamp(time.Now().Truncate(time.Millisecond)), err)
 		}
 		codes, _, err := codesOf(records)
 		if err != nil {
