@@ -74,8 +74,9 @@
 //     PgBouncer could before 1.18 (pgbouncer/pgbouncer#717). Drivers send such requests
 //     when a ctx ends, as many do while the replica is gone.
 //
-// A ctx that ends does no harm by itself: Swap returns an error, and leases rely on nothing
-// that was not acknowledged. Where one of these can happen before a failover, set
+// A ctx that ends does no harm by itself: whatever the driver returns after that is an error
+// here (lib/pq returns success for a wait that it has had cancelled), and leases rely on
+// nothing that was not acknowledged. Where one of these can happen before a failover, set
 // MayForget; or, if it has happened, fence the region (snowflake.FenceLeases) before
 // workers reach the promoted replica. For marks of static codes there is no such remedy.
 package sqlstore

@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/snowfence/snowflake"
 	"github.com/snowfence/snowflake/internal/servers"
 	"github.com/snowfence/snowflake/internal/servers/servertest"
@@ -148,4 +152,38 @@ func TestFenceIsNotDoneIfAFailoverLosesIt(t *testing.T) {
 	<-done
 	require.True(t, p.failOver(t).Ceiling.Before(until), "the fence is lost")
 	require.ErrorIs(t, failed, context.Canceled)
+}
+
+// Some drivers send a request to cancel when a ctx ends, and then take whatever is answered:
+// lib/pq always, pgx if it is told to. PostgreSQL answers a commit whose wait was cancelled
+// with success.
+func TestAnswersToACancelledWaitAreNoAcknowledgement(t *testing.T) {
+	t.Parallel()
+	p := startSynchronous(t)
+	config, err := pgx.ParseConfig(p.primary.DSN())
+	require.NoError(t, err)
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: 10 * time.Second}
+	}
+	db := stdlib.OpenDB(*config)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	s, err := Open(t.Context(), db, Postgres, Options{})
+	require.NoError(t, err)
+	now := swap(t, s, snowflake.Record{}, someRecord(17))
+	m, err := s.HighWater().Open(t.Context(), 5, snowflake.DefaultLayout())
+	require.NoError(t, err)
+	p.lose(t)
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Swap":    func(ctx context.Context) error { _, err := s.Swap(ctx, now, someRecord(17)); return err },
+		"Advance": func(ctx context.Context) error { return m.Advance(ctx, noon) },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		err := call(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded, name)
+		require.NotErrorIs(t, err, snowflake.ErrConflict, name)
+	}
+	var version int64
+	require.NoError(t, db.QueryRow("SELECT version FROM snowflake_lease WHERE worker = 17").Scan(&version))
+	require.EqualValues(t, now.Version+1, version, "the database has answered that it is written")
 }

@@ -160,8 +160,18 @@ func (s *store) check(ctx context.Context) error {
 }
 
 // change runs a statement on one row, and tells whether it has changed it for good.
-func (s *store) change(ctx context.Context, statement string, args ...any) (changed bool, err error) {
-	statement = s.said.placed(statement)
+func (s *store) change(ctx context.Context, statement string, args ...any) (bool, error) {
+	changed, err := s.run(ctx, s.said.placed(statement), args...)
+	if err == nil {
+		// When ctx ends a driver may ask for the end of the statement, and then return what is
+		// answered: PostgreSQL answers with success if it has only ended the wait for a replica.
+		err = ctx.Err()
+	}
+	return changed && err == nil, err
+}
+
+// run runs a statement and commits it.
+func (s *store) run(ctx context.Context, statement string, args ...any) (changed bool, err error) {
 	if s.said.commit == "" && !s.said.perConnection {
 		return changes(s.db.ExecContext(ctx, statement, args...))
 	}
