@@ -44,6 +44,7 @@ type process struct {
 		sync.Mutex
 		behind, full bool
 		floor        time.Time // of the last grant
+		failure      error     // of the last renewal, or acquisition, that failed
 	}
 	code    int // of the last ID
 	highest time.Time
@@ -214,6 +215,9 @@ func (p *process) hooks() *snowflake.Hooks {
 			}
 		},
 		RenewFailed: func(err error) {
+			p.told.Lock()
+			p.told.failure = err
+			p.told.Unlock()
 			if strings.Contains(err.Error(), "the answer came after") {
 				p.world.hit("answer too late")
 			}

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -108,7 +109,7 @@ func (p *process) recover() {
 	p.clock.right()
 	var err error
 	stuck := 0 // for how many rounds it has had no excuse
-	for began := time.Now(); time.Since(began) < settling && stuck < patience; time.Sleep(renew) {
+	for began := time.Now(); stuck < patience && (stuck > 0 || time.Since(began) < settling); time.Sleep(renew) {
 		var id snowflake.ID
 		if id, err = p.g.Next(); err == nil {
 			p.world.mint(p.number, p.last, []snowflake.ID{id})
@@ -128,8 +129,20 @@ func (p *process) recover() {
 		}
 	}
 	if stuck > 0 {
-		p.world.fail(errStuck(p.owner, err))
+		p.world.fail(errStuck(p.owner, fmt.Errorf("%w; %s", err, p.plight())))
 	}
+}
+
+// plight tells what a process that is stuck has met.
+func (p *process) plight() string {
+	p.told.Lock()
+	defer p.told.Unlock()
+	var text strings.Builder
+	fmt.Fprintf(&text, "at %s, by its clock %s, its lease says %v; the store has", rightTime().Format(time.TimeOnly), p.clock.peek().Format(time.TimeOnly), p.told.failure)
+	for _, r := range p.world.stores[p.region].records() {
+		fmt.Fprintf(&text, " %d: %s until %s,", r.Worker, r.Owner, r.Ceiling.Format(time.TimeOnly))
+	}
+	return text.String()
 }
 
 type stuckError struct {
