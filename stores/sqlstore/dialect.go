@@ -40,7 +40,8 @@ type speech struct {
 	nowMicros         string // the same as a number, since 1970
 	ageMicros         string // of updated_at
 	replica           string // whether this is not the primary
-	forgets           string // a query: why an acknowledged commit may be lost, "" if it may not
+	forgets           string // a query, see naming: why an acknowledged commit may be lost, "" if it may not
+	tableForgets      string // the same for one table, "" if tables are all alike
 	numbered          bool   // parameters are $1, $2
 }
 
@@ -60,6 +61,8 @@ var dialects = map[Dialect]speech{
 		replica:   "pg_is_in_recovery()",
 		forgets: `SELECT CASE WHEN current_setting('fsync') = 'off' THEN 'fsync is off'
 			WHEN current_setting('synchronous_commit') = 'off' THEN 'synchronous_commit is off' ELSE '' END`,
+		tableForgets: `SELECT CASE relpersistence WHEN 'p' THEN '' WHEN 'u' THEN 'it is UNLOGGED' ELSE 'it is temporary' END
+			FROM pg_class WHERE oid = CAST('{table}' AS regclass)`,
 		numbered: true,
 	},
 	MySQL: {
@@ -76,6 +79,9 @@ var dialects = map[Dialect]speech{
 		forgets: `SELECT CASE WHEN @@GLOBAL.innodb_flush_log_at_trx_commit NOT IN (1, 3)
 			THEN CONCAT('innodb_flush_log_at_trx_commit is ', @@GLOBAL.innodb_flush_log_at_trx_commit)
 			WHEN @@GLOBAL.log_bin AND @@GLOBAL.sync_binlog <> 1 THEN CONCAT('sync_binlog is ', @@GLOBAL.sync_binlog) ELSE '' END`,
+		// A server may make a table of another engine than it was asked for.
+		tableForgets: `SELECT CASE engine WHEN 'InnoDB' THEN '' ELSE CONCAT('its engine is ', engine) END
+			FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE()) AND table_name = '{name}'`,
 	},
 	SQLite: {
 		name: "SQLite",
@@ -88,10 +94,13 @@ var dialects = map[Dialect]speech{
 		perConnection: true,
 		// Without WAL and EXTRA the journal's removal is not synced: power that fails
 		// then brings it back, and the journal undoes the commit.
-		forgets: `SELECT CASE WHEN file = '' THEN 'it is in memory, and another one for each connection'
+		forgets: `SELECT COALESCE((
+			SELECT CASE WHEN file = '' THEN 'it is in memory, and another one for each connection'
 			WHEN synchronous < 2 OR (journal_mode <> 'wal' AND synchronous < 3) OR journal_mode IN ('off', 'memory')
 			THEN 'journal_mode is ' || journal_mode || ' and synchronous is ' || synchronous ELSE '' END
-			FROM pragma_database_list, pragma_synchronous, pragma_journal_mode WHERE name = 'main'`,
+			FROM pragma_database_list AS d, pragma_synchronous AS s, pragma_journal_mode AS j
+			WHERE d.name = COALESCE(NULLIF('{schema}', ''), 'main') COLLATE NOCASE AND s.schema = d.name AND j.schema = d.name
+			), 'this connection has no database {schema}')`,
 	},
 }
 
@@ -153,6 +162,16 @@ func tables(prefix string) (lease, mark string, err error) {
 		return "", "", fmt.Errorf("sqlstore: Options.Prefix is %q, must be letters, digits and _, at most 51, after at most one schema and a point", prefix)
 	}
 	return prefix + "lease", prefix + "mark", nil
+}
+
+// naming writes a table's name into a query: {table}, and of that {schema}, which may be
+// empty, and {name}.
+func naming(table, query string) string {
+	schema, name, found := strings.Cut(table, ".")
+	if !found {
+		schema, name = "", table
+	}
+	return strings.NewReplacer("{table}", table, "{schema}", schema, "{name}", name).Replace(query)
 }
 
 // placed writes parameters as the dialect does. Statements have no other question marks.

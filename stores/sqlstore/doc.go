@@ -42,7 +42,9 @@
 // which a crash may undo what was acknowledged; Options.MayForget accepts them, and
 // leases then settle (see snowflake.LeaseConfig.Settle). What is set for a connection is
 // seen to with each write, in all connections of the pool; what is set for the server is
-// asked for once, by Open: nobody may lower it afterwards.
+// asked for once, by Open: nobody may lower it afterwards. So is the kind of the tables,
+// where somebody else has made them: those that are UNLOGGED or temporary, or of another
+// engine than InnoDB, are refused.
 //
 //   - PostgreSQL: fsync and synchronous_commit must not be off. Without MayForget each write
 //     sets synchronous_commit to on for its own transaction if it is neither that nor

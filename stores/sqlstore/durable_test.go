@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"database/sql"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -157,4 +158,78 @@ func TestEveryConnectionOfSQLiteIsLookedAt(t *testing.T) {
 		now = swap(t, s, now, someRecord(17))
 		require.NoError(t, m.Advance(t.Context(), noon.Add(time.Second)))
 	}
+}
+
+// Those who make the tables by hand can make them of a kind that no setting saves.
+func TestForgetfulTablesAreRefused(t *testing.T) {
+	check := func(t *testing.T, d database, why string, schema func(prefix string) []string) {
+		t.Helper()
+		for table, name := range []string{"lease", "mark"} {
+			db, o := d.connect(t, d.address(t)), Options{Prefix: newPrefix()}
+			_, err := db.Exec(schema(o.Prefix)[table])
+			require.NoError(t, err)
+			_, err = Open(t.Context(), db, d.dialect, o)
+			require.ErrorContains(t, err, "table "+o.Prefix+name+" may forget")
+			require.ErrorContains(t, err, why)
+			o.MayForget = true
+			_, err = Open(t.Context(), db, d.dialect, o)
+			require.NoError(t, err)
+		}
+	}
+	replaced := func(d Dialect, old, new string) func(prefix string) []string {
+		return func(prefix string) []string {
+			schema := Schema(d, prefix)
+			for i := range schema {
+				schema[i] = strings.Replace(schema[i], old, new, 1)
+			}
+			return schema
+		}
+	}
+	t.Run("PostgreSQL", func(t *testing.T) {
+		check(t, onPostgres, "it is UNLOGGED", replaced(Postgres, "CREATE", "CREATE UNLOGGED"))
+		s, db, o := onPostgres.open(t)
+		swap(t, s, snowflake.Record{}, someRecord(17))
+		db.SetMaxOpenConns(1)
+		_, err := db.Exec("CREATE TEMPORARY TABLE " + o.Prefix + "lease (LIKE " + o.Prefix + "lease INCLUDING ALL)") // hides the other
+		require.NoError(t, err)
+		_, err = Open(t.Context(), db, Postgres, o)
+		require.ErrorContains(t, err, "it is temporary")
+		o.Prefix = "PUBLIC." + strings.ToUpper(o.Prefix) // names that are not quoted have no case
+		s, err = Open(t.Context(), db, Postgres, o)
+		require.NoError(t, err)
+		records, err := s.Records(t.Context(), 2)
+		require.NoError(t, err)
+		require.Len(t, records, 1)
+	})
+	t.Run("MariaDB", func(t *testing.T) {
+		check(t, onMariaDB, "its engine is MEMORY", replaced(MySQL, "InnoDB", "MEMORY"))
+		check(t, onMariaDB, "its engine is MyISAM", replaced(MySQL, "InnoDB", "MyISAM"))
+		_, err := Open(t.Context(), onMariaDB.connect(t, onMariaDB.address(t)), MySQL, Options{Prefix: "snowflake." + newPrefix()})
+		require.NoError(t, err)
+	})
+	t.Run("SQLite", func(t *testing.T) {
+		db := onSQLite.connect(t, onSQLite.address(t))
+		db.SetMaxOpenConns(1) // others have not attached anything
+		for name, set := range map[string]struct{ file, pragmas, why string }{
+			"gone":     {":memory:", "", "it is in memory"},
+			"unsynced": {filepath.Join(t.TempDir(), "ids.db"), "synchronous = OFF", "synchronous is 0"},
+			"synced":   {filepath.Join(t.TempDir(), "ids.db"), "synchronous = EXTRA", ""},
+			"temp":     {"", "", "no database TEMP"}, // before it has tables
+		} {
+			if name != "temp" {
+				_, err := db.Exec("ATTACH ? AS "+name, set.file)
+				require.NoError(t, err)
+			}
+			if set.pragmas != "" {
+				_, err := db.Exec("PRAGMA " + name + "." + set.pragmas)
+				require.NoError(t, err)
+			}
+			_, err := Open(t.Context(), db, SQLite, Options{Prefix: strings.ToUpper(name) + ".ids_"})
+			if set.why == "" {
+				require.NoError(t, err, name)
+				continue
+			}
+			require.ErrorContains(t, err, set.why, name)
+		}
+	})
 }

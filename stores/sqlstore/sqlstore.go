@@ -85,6 +85,9 @@ func Open(ctx context.Context, db *sql.DB, d Dialect, o Options) (Store, error) 
 	if err := s.prepare(ctx, Schema(d, o.Prefix)); err != nil {
 		return nil, err
 	}
+	if err := s.admitTables(ctx); err != nil {
+		return nil, fmt.Errorf("sqlstore: Open: %w", err)
+	}
 	if d == SQLite {
 		return s, nil
 	}
@@ -246,17 +249,46 @@ func taken(take func(rows *sql.Rows) error) func(*sql.Rows, error) error {
 }
 
 // admitSettings refuses a database, or one connection, whose settings let it forget.
-func (s *store) admitSettings(ctx context.Context, on interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}) error {
-	var why string
-	if err := on.QueryRowContext(ctx, s.said.forgets).Scan(&why); err != nil {
+func (s *store) admitSettings(ctx context.Context, on querier) error {
+	why, err := s.forgets(ctx, on, naming(s.lease, s.said.forgets))
+	switch {
+	case err != nil:
 		return fmt.Errorf("is it %s? %w", s.said.name, err)
-	}
-	if why != "" && !s.options.MayForget {
+	case why != "":
 		return fmt.Errorf("the database may forget what it has acknowledged: %s: change that, or set Options.MayForget", why)
 	}
 	return nil
+}
+
+// admitTables refuses tables that a crash empties, whatever the settings are.
+func (s *store) admitTables(ctx context.Context) error {
+	if s.said.tableForgets == "" {
+		return nil
+	}
+	for _, table := range []string{s.lease, s.mark} {
+		why, err := s.forgets(ctx, s.db, naming(table, s.said.tableForgets))
+		switch {
+		case err != nil:
+			return fmt.Errorf("table %s: how is it kept? %w", table, err)
+		case why != "":
+			return fmt.Errorf("table %s may forget what was acknowledged: %s: make it as Schema says, or set Options.MayForget", table, why)
+		}
+	}
+	return nil
+}
+
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// forgets asks for the reason not to rely on what is acknowledged, "" if there is none or
+// if nobody does.
+func (s *store) forgets(ctx context.Context, on querier, query string) (why string, err error) {
+	err = on.QueryRowContext(ctx, query).Scan(&why)
+	if s.options.MayForget {
+		why = ""
+	}
+	return why, err
 }
 
 const maxText = 255
