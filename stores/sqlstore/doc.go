@@ -36,6 +36,13 @@
 // follows each write, and surrounds each read, which would else show an old snapshot. It
 // also ends what somebody else has begun on a connection of the pool and left open.
 //
+// Reads may be old, as through a proxy that sends them to replicas which it has not made
+// read-only: nothing is decided by what is read, because the write names it and is compared
+// where the row is. An old read costs a conflict; or a lease that is shown less than was
+// acknowledged to it takes the store for one that forgets, gives its code up, and settles.
+// Writes must all go to one primary, or to a cluster that certifies them: of two primaries
+// that copy to one another later each gives the same codes away.
+//
 // # What the database must be set to
 //
 // A lease rests on commits that stay. Open asks the database, and refuses settings under
@@ -50,11 +57,14 @@
 //     sets synchronous_commit to on for its own transaction if it is neither that nor
 //     remote_apply, whatever a role, a database or a connection has been set to. Behind
 //     PgBouncer in transaction mode tell the driver not to name prepared statements, with
-//     default_query_exec_mode=exec in the address of pgx. A failover to an asynchronous
-//     replica loses commits and no setting tells: set MayForget. One to a synchronous
-//     replica loses none, but for the limit below.
+//     default_query_exec_mode=exec in the address of pgx. Nor must full_page_writes be off,
+//     unless the storage writes whole pages or none, which Open cannot ask. A failover to an
+//     asynchronous replica loses commits and no setting tells: set MayForget. One to a
+//     synchronous replica loses none, but for the limit below.
 //   - MySQL, MariaDB: innodb_flush_log_at_trx_commit=1, and sync_binlog=1 where there is a
-//     binary log. In Galera set wsrep_sync_wait=1. A failover to an asynchronous or
+//     binary log; innodb_doublewrite as full_page_writes above. In Galera set
+//     wsrep_sync_wait=1, else a member may show what was there before the writes that others
+//     have acknowledged: an old read, as above. A failover to an asynchronous or
 //     semi-synchronous replica may lose commits: set MayForget.
 //   - SQLite, for the processes of one machine: WAL with synchronous=FULL, or
 //     synchronous=EXTRA, in every connection, else it writes nothing; and a busy_timeout,
