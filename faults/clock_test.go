@@ -51,14 +51,26 @@ func TestSteppingClocks(t *testing.T) {
 		ended := time.Now()
 		f.allMint(stepping)
 		healed := time.Since(ended)
+		f.allMint(right)
+		lost := 0
 		for _, w := range right {
-			require.Empty(t, w.refusedSince(began))
+			for _, why := range w.refusedSince(began) {
+				// To a clock that is 20 s ahead, and that the store cannot contradict, every code is
+				// free: one in 256 is that of a right worker, which then takes another.
+				taken := strings.Contains(why, "another owner has taken the code")
+				require.True(t, taken && !b.tellsTime, why)
+				lost = 1
+			}
+		}
+		note := "the right clocks' workers refused nothing"
+		if lost > 0 {
+			note = "one with a right clock lost its code to one that was ahead, and took another"
 		}
 		silence := f.longestSilence(stepping)
 		f.leave(append(stepping, right...))
 		results.add(result{
 			order: 71, fault: "wall clocks that step by 40 ms, 3 s and 20 s either way", store: b.kind, ids: f.audit(), stopped: silence, healed: healed,
-			note: "10 steps each, 700 ms apart; the right clocks' workers refused nothing",
+			note: "10 steps each, 700 ms apart; " + note,
 		})
 	})
 }
