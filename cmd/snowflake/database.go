@@ -145,7 +145,7 @@ func openDatabase(address, sqliteOptions string) (*sql.DB, sqlstore.Dialect, err
 		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: rest}).EscapedPath()+"?"+sqliteOptions)
 		return db, sqlstore.SQLite, err
 	case "postgres", "postgresql":
-		if strings.Count(address, "@") > 1 {
+		if user, _, _ := strings.Cut(rest, "@"); strings.Count(address, "@") > 1 || strings.ContainsAny(strings.TrimPrefix(user, "//"), "/?") && strings.Contains(rest, "@") {
 			return nil, 0, usage("it is no address of PostgreSQL: %s", escapes)
 		}
 		db, err := sql.Open("pgx", address)

@@ -34,11 +34,15 @@ layout: give the one that minted it.`,
 			}
 			table := newTable(t.out, format, partFields)
 			err := in.each(c.Context(), t, t.in, func(id snowflake.ID, _ row) error {
-				parts, err := layout.formats.Unpack(id)
+				format, err := layout.formats.Of(id)
 				if err != nil {
 					return err
 				}
-				table.add(partValues(id, parts)...)
+				parts, err := format.Unpack(id)
+				if err != nil {
+					return err
+				}
+				table.add(partValues(id, parts, format.Layout)...)
 				if table.err != nil {
 					return &stopError{table.err}
 				}
@@ -57,6 +61,6 @@ layout: give the one that minted it.`,
 // partFields are fixed for scripts.
 var partFields = []field{column("id"), column("time"), number(regionName), number("worker"), number("sequence")}
 
-func partValues(id snowflake.ID, p snowflake.Parts) []string {
-	return []string{id.String(), stamp(p.Time), strconv.Itoa(p.Region), strconv.Itoa(p.Worker), strconv.Itoa(p.Sequence)}
+func partValues(id snowflake.ID, p snowflake.Parts, layout snowflake.Layout) []string {
+	return []string{id.String(), tickStamp(p.Time, layout), strconv.Itoa(p.Region), strconv.Itoa(p.Worker), strconv.Itoa(p.Sequence)}
 }

@@ -121,7 +121,7 @@ func (t *tool) mint(ctx context.Context, gen *snowflake.Generator, n int, to sno
 			if err != nil {
 				return err
 			}
-			values := partValues(id, parts)
+			values := partValues(id, parts, gen.Layout())
 			if !t.json {
 				values[0] = to.Encode(id)
 			}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/fatih/color"
+
+	"github.com/snowfence/snowflake"
 )
 
 // field is a column of the output: its name in JSON and CSV is its heading in a table.
@@ -154,13 +156,15 @@ func (t *tool) printf(format string, args ...any) { _, _ = fmt.Fprintf(t.out, fo
 
 func (t *tool) warnf(format string, args ...any) { _, _ = fmt.Fprintf(t.err, format, args...) }
 
-// stamp is a time in the form that is fixed for scripts, to the millisecond, or to the
-// nanosecond where there is more: ticks may be shorter.
-func stamp(at time.Time) string {
-	if at.Nanosecond()%int(time.Millisecond) != 0 {
+// stamp is a time in the form that is fixed for scripts.
+func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// tickStamp is stamp, to the nanosecond where the layout's ticks are no whole milliseconds.
+func tickStamp(at time.Time, layout snowflake.Layout) string {
+	if layout.Tick%time.Millisecond != 0 {
 		return at.UTC().Format("2006-01-02T15:04:05.000000000Z")
 	}
-	return at.UTC().Format("2006-01-02T15:04:05.000Z")
+	return stamp(at)
 }
 
 // printable is what may be shown on a terminal: others can write into a lease record, and

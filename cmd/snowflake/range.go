@@ -49,7 +49,7 @@ no 64-bit integer is above all IDs before the time.`,
 					Until string        `json:"until"`
 					Min   *snowflake.ID `json:"min,omitempty"`
 					Below *snowflake.ID `json:"below,omitempty"`
-				}{stamp(times[0]), stamp(times[1]), bounds[0].id(), bounds[1].id()})
+				}{tickStamp(times[0], layout.last()), tickStamp(times[1], layout.last()), bounds[0].id(), bounds[1].id()})
 			}
 			_, err := fmt.Fprintf(t.out, "%s AND %s\n", bounds[0].sql(name+" >= ", name+" > "), bounds[1].sql(name+" < ", name+" <= "))
 			return err

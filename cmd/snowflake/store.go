@@ -111,7 +111,7 @@ func openSQL(ctx context.Context, f *storeFlag) (snowflake.LeaseStore, func() er
 // cutPrefix takes the prefix from the end of an address.
 func cutPrefix(whole string) (address, prefix string, err error) {
 	address, prefix, _ = strings.Cut(whole, "#")
-	if strings.ContainsAny(prefix, "@/") { // of what comes before a host
+	if strings.ContainsAny(prefix, "@/:= ") { // of what comes before a host
 		return "", "", usage("what is after # is no prefix: %s", escapes)
 	}
 	return address, prefix, nil

@@ -117,6 +117,7 @@ func TestErrorsTellNoPassword(t *testing.T) {
 	addresses := []string{
 		"mysql://user:Kw7Qz9@host:port/ids", "postgres://user:Kw7Qz9@host:port/ids", "redis://user:Kw7Qz9@host:port/0",
 		"etcd://user:Kw7Qz9@", "etcd://user:Kw7Qz9%zz@host/x", "password=Kw7Qz9 host=db", "Kw7Qz9", "Kw7:Qz9",
+		"postgres://ids:12/Kw7Qz9@127.0.0.1:1/x", "postgres:password=Kw7#Qz9 host=127.0.0.1",
 	}
 	for _, scheme := range []string{"mysql", "postgres", "postgresql", "redis", "rediss", "etcd"} {
 		for _, character := range []string{"#", "/", "@", "%", "?", ":", " ", "\x01"} {
